@@ -109,6 +109,13 @@ pub struct Known {
     pub size: Option<Bytes>,
 }
 
+/// How long a file is that was cut so often, if that is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Length {
+    pub(crate) cuts: Option<u64>,
+    pub(crate) size: Bytes,
+}
+
 impl FileEngine {
     /// Opens a file whose components were recovered ([`recover()`]) if a client that wrote them died.
     pub async fn open(
@@ -303,6 +310,12 @@ impl FileEngine {
         let reach = &self.file.reach;
         let is_slow = |one: &u32| reach.pace.is_slow(*one, &reach.family(*one), reach.options.hedge_after);
         (0..reach.striping.components()).filter(is_slow).collect()
+    }
+
+    /// The size, as [`FileEngine::size`], and how often the file was cut by then.
+    pub(crate) async fn length(&self) -> Result<Length> {
+        let size = self.size().await?;
+        Ok(Length { cuts: Some(self.file.reach.components.cuts()), size })
     }
 
     /// Bytes that were found damaged, made of others, and written again.

@@ -469,8 +469,8 @@ impl File {
             return closed;
         };
         engine.flush().await?;
-        let size = engine.size().await?;
-        let closed = written.close(Some(size)).await;
+        let length = engine.length().await?;
+        let closed = written.close(Some(length)).await;
         if let Some(holding) = holding {
             holding.close().await;
         }
@@ -481,13 +481,13 @@ impl File {
     async fn leave(self) -> Result<()> {
         let File { engine, written, .. } = self;
         let flushed = engine.flush().await;
-        let size = match flushed {
-            Ok(()) => engine.size().await,
+        let length = match flushed {
+            Ok(()) => engine.length().await,
             Err(error) => Err(error),
         };
-        let Some(written) = written else { return size.map(drop) };
-        let closed = written.close(size.as_ref().ok().copied()).await;
-        size.and(closed)
+        let Some(written) = written else { return length.map(drop) };
+        let closed = written.close(length.as_ref().ok().copied()).await;
+        length.and(closed)
     }
 }
 

@@ -141,6 +141,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
             modified: None,
             upkeep: false,
             unfinished: chance.once_in(4),
+            cuts: None,
         }),
         24 | 25 if chance.once_in(3) => Change::ClientGone(ClientGone { client: 1 + chance.below(4) }),
         27 | 28 => Change::Revoke(Revoke { file: file() }),

@@ -21,6 +21,7 @@ mod given;
 mod grant;
 mod holders;
 mod keys;
+mod lengths;
 mod listening;
 mod manager;
 mod operations;

@@ -14,6 +14,7 @@ use crate::given::Given;
 use crate::grant::Granting;
 use crate::holders::Holders;
 use crate::keys;
+use crate::lengths::Lengths;
 use crate::operations::Operation;
 use crate::principal::Principal;
 use crate::records::{
@@ -109,6 +110,7 @@ pub struct Manager {
     pub(crate) holders: Holders,
     pub(crate) given: Given,
     pub(crate) callbacks: Callbacks,
+    pub(crate) lengths: Lengths,
     pub(crate) rounds: crate::tick::Rounds,
     pub(crate) balance: crate::balance::Balance,
 }
@@ -202,6 +204,7 @@ impl Manager {
             holders,
             given: Given::default(),
             callbacks,
+            lengths: Lengths::default(),
             rounds: crate::tick::Rounds::default(),
             balance: crate::balance::Balance::default(),
         })
@@ -236,6 +239,7 @@ impl Manager {
             now,
             cluster: &self.cluster,
             callbacks: &mut self.callbacks,
+            lengths: &mut self.lengths,
             given: &self.given,
             random: &*self.random,
             settings: &self.settings,

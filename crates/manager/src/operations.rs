@@ -35,6 +35,7 @@ use crate::callbacks::Callbacks;
 use crate::cluster::Cluster;
 use crate::draft::Draft;
 use crate::given::Given;
+use crate::lengths::Lengths;
 use crate::manager::{Now, Settings};
 use crate::principal::Principal;
 use crate::records::Answer;
@@ -49,6 +50,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) now: Now,
     pub(crate) cluster: &'a Cluster,
     pub(crate) callbacks: &'a mut Callbacks,
+    pub(crate) lengths: &'a mut Lengths,
     pub(crate) given: &'a Given,
     pub(crate) random: &'a dyn Random,
     pub(crate) settings: &'a Settings,

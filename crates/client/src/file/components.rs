@@ -166,6 +166,11 @@ pub trait Components {
 
     /// What was last said by [`Components::grown`] or [`Components::cut`].
     fn length(&self) -> Asked<Bytes>;
+
+    /// How often the file was cut, as far as is known without asking.
+    fn cuts(&self) -> u64 {
+        0
+    }
 }
 
 /// Whether an error says that a component is lost for now, rather than that the request was wrong or has no room.

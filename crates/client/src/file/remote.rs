@@ -366,6 +366,10 @@ impl Components for RemoteComponents {
         let shared = self.shared.clone();
         self.start(async move { Ok(shared.heard().await?.1) })
     }
+
+    fn cuts(&self) -> u64 {
+        self.shared.known.get().0
+    }
 }
 
 impl Drop for Shared {

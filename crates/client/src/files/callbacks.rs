@@ -258,7 +258,7 @@ impl Keeper {
 
     /// What was written and not flushed cannot be: others may only use the file when it is known that it is to be mended.
     async fn leave_unfinished(&self, file: FileId, nth: u64) {
-        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: true };
+        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: true, cuts: None };
         while self.files.borrow().get(&file).is_some_and(|open| open.nth == nth) {
             match self.control.change(Change::Close(close.clone())).await {
                 Err(error) if error.kind != Kind::Missing => self.clock.sleep(PAUSE).await,

@@ -7,6 +7,7 @@
 
 use super::Files;
 use crate::control::strange;
+use crate::file::Length;
 use crate::file::options::Options;
 use crate::file::recover;
 use forebay_model::layout::Raid;
@@ -72,8 +73,10 @@ impl Files {
             Err(error) if error.kind == Kind::Busy => Ok(None),
             Err(error) => Err(error),
         };
-        let size = mended.as_ref().ok().and_then(|mended| Some(mended.as_ref()?.size));
-        let closed = written.close(size).await;
+        // It was alone with it, and whatever others had said before is over.
+        let length = |mended: &Mended| Length { cuts: None, size: mended.size };
+        let length = mended.as_ref().ok().and_then(|mended| mended.as_ref().map(length));
+        let closed = written.close(length).await;
         let mended = mended?;
         closed.map(|()| mended)
     }

@@ -2,10 +2,11 @@
 //! file open; so it hears of the first and of the last, one after the other, and never that who is alone is not.
 
 use crate::control::{Control, strange};
+use crate::file::Length;
 use crate::file::remote::Ours;
 use forebay_env::Spawner;
 use forebay_env::allowance::{Allowance, Allowed};
-use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_model::{Error, Kind, Result};
 use forebay_wire::control::files::Close;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Reply};
@@ -100,9 +101,10 @@ impl Used {
 
 impl Used {
     /// Has the manager know that nobody of this client writes it any more, whose turn it is.
-    async fn close(&self, size: Option<Bytes>, upkeep: bool) -> Result<()> {
+    async fn close(&self, length: Option<Length>, upkeep: bool) -> Result<()> {
         let unfinished = self.unfinished.get();
-        let close = Close { file: self.file, size, modified: None, upkeep, unfinished };
+        let (size, cuts) = (length.map(|length| length.size), length.and_then(|length| length.cuts));
+        let close = Close { file: self.file, size, modified: None, upkeep, unfinished, cuts };
         match self.control.change(Change::Close(close)).await? {
             Reply::Entry(_) => self.unfinished.set(false),
             other => return Err(strange(&other)),
@@ -133,11 +135,11 @@ impl Written {
     }
 
     /// Ends this; if it is the last, the manager is told, and how long the file is.
-    pub(super) async fn close(mut self, size: Option<Bytes>) -> Result<()> {
+    pub(super) async fn close(mut self, length: Option<Length>) -> Result<()> {
         let used = self.used.clone();
         let _turn = used.turn().await;
         let closed = match used.writing.get().times {
-            1 => used.close(size, self.upkeep).await,
+            1 => used.close(length, self.upkeep).await,
             _ => Ok(()),
         };
         // What the manager does not take for open is not left unfinished by this client.

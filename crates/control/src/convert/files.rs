@@ -20,7 +20,7 @@ messages! {
     OpenRing as OpenRing { place, write }
     CreateHeap as CreateHeap { place, mode, refused_by }
     OpenHeap as OpenHeap { place, write }
-    Close as Close { file, size, modified, upkeep, unfinished }
+    Close as Close { file, size, modified, upkeep, unfinished, cuts }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }
     Grant as Grant { entry, write, striping, components, until, callback }

@@ -831,6 +831,10 @@ pub struct Close {
     /// What this client began may not be ended: the file is to be mended.
     #[prost(bool, tag = "5")]
     pub unfinished: bool,
+    /// How often the file was cut before it had that size: what another one said that has closed it since, of as many cuts and more
+    /// bytes or of more cuts, is not undone.
+    #[prost(uint64, optional, tag = "6")]
+    pub cuts: ::core::option::Option<u64>,
 }
 /// Asks for the same again, for as long again.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -36,6 +36,7 @@ impl Stage {
                 modified: None,
                 upkeep: false,
                 unfinished: false,
+                cuts: None,
             }))
             .unwrap();
             file

@@ -148,7 +148,7 @@ fn who_waits_is_answered_as_soon_as_there_is_something_and_not_before() {
     let (called, mut nothing) = (ask(&writer, listen()), ask(&quiet, listen()));
     let opened = ask(&reader, Question::OpenToRead(OpenToRead { place: place.clone(), cached: true }));
     let way = ask(&reader, Question::MakeWay(MakeWay { place, write: false, cached: true }));
-    let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false };
+    let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None };
     let call = Call { sequence: 900, change: Change::Close(close) };
     let closed = waiting.send(|answer| Errand::Change(Asked { by: writer.clone(), call }, answer));
     assert!(waiting.errands.send(Errand::End).is_ok());

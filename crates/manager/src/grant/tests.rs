@@ -224,7 +224,14 @@ fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
     stage.restart();
     assert!(renew(&mut stage, &root(), file, true).is_ok());
     stage
-        .root(Change::Close(Close { file, size: Some(Bytes(5)), modified: None, upkeep: false, unfinished: false }))
+        .root(Change::Close(Close {
+            file,
+            size: Some(Bytes(5)),
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            cuts: None,
+        }))
         .unwrap();
     assert_eq!(renew(&mut stage, &root(), file, true).unwrap_err().kind, Kind::Stale);
     stage.root(Change::RemoveFile(RemoveFile::at(Place::path("a")))).unwrap();
@@ -248,7 +255,9 @@ fn who_has_a_file_open_to_write_may_fence_it_by_one_step_and_nobody_else() {
     assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(2)).unwrap_err().kind, Kind::Stale);
     let after = renew(&mut stage, &root(), file, true).unwrap();
     targets.check(&stage, &after, 0, Rights::WRITE, Some(2)).unwrap();
-    stage.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+    stage
+        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }))
+        .unwrap();
     assert_eq!(stage.root(fence(3)).unwrap_err().kind, Kind::Stale);
 }
 
@@ -263,7 +272,7 @@ fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
     stage.put_raw([(key, None)]);
     let thief = Principal { client: owner.client, ..user(6) };
     assert_eq!(renew(&mut stage, &thief, file, true).unwrap_err().kind, Kind::Stale);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
     assert!(renew(&mut stage, &owner, file, true).is_ok());
     assert_eq!(stage.change(&thief, close).unwrap_err().kind, Kind::Missing);
 }
@@ -295,7 +304,8 @@ fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone(
     stage.change(&user(5), open(false)).unwrap();
     stage.change(&user(6), open(false)).unwrap();
     assert_eq!(stage.change(&user(5), open(true)).unwrap_err().kind, Kind::Busy);
-    let close = || Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close =
+        || Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
     stage.change(&user(6), close()).unwrap();
     stage.change(&user(5), open(true)).unwrap();
     stage.root(Change::ClientGone(ClientGone { client: user(5).client })).unwrap();
@@ -379,7 +389,8 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
     stage.change(&owner, Change::Revoke(Revoke { file })).unwrap();
     for by in [&owner, &other] {
         assert_eq!(renew(&mut stage, by, file, true).unwrap_err().kind, Kind::Stale);
-        let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+        let close =
+            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
         assert_eq!(stage.change(by, close).unwrap_err().kind, Kind::Missing);
     }
     let Reply::Unscrubbed(left) =

@@ -29,8 +29,10 @@ impl Operation<'_> {
             self.by.require_root("close files after their upkeep")?;
         }
         if let Some(size) = asked.size {
+            let size = self.lengths.after(asked.file, asked.cuts, size);
             self.set_size(&mut inode, size, asked.upkeep)?;
         }
+        self.lengths.closed(asked.file, asked.cuts, asked.size, !writers.is_empty());
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
         self.draft.put_unless(writers.is_empty(), key, &Writers(writers.clone()))?;

@@ -64,8 +64,16 @@ fn a_file_that_grew_too_large_stays_open_and_may_be_closed_with_less() {
         cached: false,
     });
     stage.change(&user(5), open.clone()).unwrap();
-    let close =
-        |size| Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep: false, unfinished: false });
+    let close = |size| {
+        Change::Close(Close {
+            file,
+            size: Some(Bytes(size)),
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            cuts: None,
+        })
+    };
     is_full(stage.change(&user(5), close(101)), &["101 B", "100 B"]);
     let closed = entry(stage.change(&user(5), close(100)).unwrap());
     assert_eq!(closed.attributes.size, Bytes(100));
@@ -81,7 +89,7 @@ fn root_opens_a_file_for_its_upkeep_and_closes_it_as_it_is_whatever_the_bounds_a
         Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep, yields: false, cached: false })
     };
     let close = |size, upkeep| {
-        Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep, unfinished: false })
+        Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep, unfinished: false, cuts: None })
     };
     stage.change(&user(5), open(false)).unwrap();
     stage.change(&user(5), close(100, false)).unwrap();

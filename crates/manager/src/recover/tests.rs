@@ -68,7 +68,14 @@ fn written(stage: &mut Stage, file: FileId, size: u64) {
         .root(Change::OpenToWrite(OpenToWrite { place, alone: true, upkeep: false, yields: false, cached: false }))
         .unwrap();
     stage
-        .root(Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep: false, unfinished: false }))
+        .root(Change::Close(Close {
+            file,
+            size: Some(Bytes(size)),
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            cuts: None,
+        }))
         .unwrap();
 }
 

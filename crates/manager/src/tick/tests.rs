@@ -44,7 +44,7 @@ fn what_is_open_to_write_is_known_after_a_restart_until_it_is_closed() {
     open(&mut stage, 2, file);
     stage.restart();
     assert_eq!(writers(&mut stage), [(file.0, 1), (file.0, 2)]);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
     stage.change(&Principal::root(1), close.clone()).unwrap();
     assert_eq!(stage.change(&Principal::root(1), close.clone()).unwrap_err().kind, Kind::Missing);
     stage.restart();
@@ -75,7 +75,7 @@ fn a_client_that_is_silent_for_too_long_is_gone_and_what_it_wrote_is_scrubbed() 
     stage.restart();
     assert_eq!(writers(&mut stage), [(file.0, 2)]);
     assert_eq!(to_scrub(&mut stage), [file, other]);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
     assert_eq!(stage.change(&Principal::root(3), close).unwrap_err().kind, Kind::Missing);
     let scrubbed = |file| Change::Scrubbed(Scrubbed { file });
     assert_eq!(stage.change(&user(5), scrubbed(file)).unwrap_err().kind, Kind::Forbidden);

@@ -174,6 +174,9 @@ pub struct Close {
     pub upkeep: bool,
     /// What this client began may not be ended: the file is to be mended.
     pub unfinished: bool,
+    /// How often the file was cut before it had that size: what another one said that has closed it since, of as many cuts and more
+    /// bytes or of more cuts, is not undone.
+    pub cuts: Option<u64>,
 }
 
 /// Asks for the same again, for as long again.

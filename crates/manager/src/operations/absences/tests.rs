@@ -60,7 +60,7 @@ impl Stage {
     }
 
     fn leave(&mut self, by: &Principal, file: FileId) {
-        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false };
+        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None };
         self.change(by, Change::Close(close)).unwrap();
     }
 
@@ -245,7 +245,9 @@ fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again(
     assert_eq!(states(&stage.open(&writer, file, false).unwrap())[2], ComponentState::Missed);
     // Somebody else begins anew when it has closed the file.
     assert_eq!(kind(stage.refill(&writer, file, 2, false)), Kind::Busy);
-    stage.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+    stage
+        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }))
+        .unwrap();
     stage.refill(&writer, file, 2, false).unwrap();
     stage.open(&root(), file, false).unwrap();
     assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Busy);

@@ -42,8 +42,11 @@ impl Stage {
     }
 
     fn shut(&mut self, by: &Principal, file: FileId) {
-        self.change(by, Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false }))
-            .unwrap();
+        self.change(
+            by,
+            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }),
+        )
+        .unwrap();
     }
 
     fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {

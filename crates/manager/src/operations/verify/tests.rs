@@ -22,7 +22,15 @@ impl Stage {
         };
         let Reply::Grant(grant) = self.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
         let file = grant.entry.file;
-        self.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+        self.root(Change::Close(Close {
+            file,
+            size: None,
+            modified: None,
+            upkeep: false,
+            unfinished: false,
+            cuts: None,
+        }))
+        .unwrap();
         file
     }
 
@@ -76,7 +84,9 @@ fn a_file_that_somebody_is_alone_with_or_left_is_verified_later() {
     assert_eq!(stage.due(), [file], "beside others it can be");
     stage.root(open(true)).unwrap();
     assert_eq!(stage.due(), []);
-    stage.root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false })).unwrap();
+    stage
+        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }))
+        .unwrap();
     assert_eq!(stage.due(), [file]);
 }
 
@@ -88,7 +98,7 @@ fn who_yields_has_a_file_open_until_somebody_wants_to_be_alone_with_it_and_write
     let open = |alone, yields| {
         Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: yields, yields, cached: false })
     };
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false });
+    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
     let version = |reply: Reply| match reply {
         Reply::Grant(grant) => grant.entry.attributes.version,
         other => panic!("{other:?} is no grant"),

@@ -157,3 +157,38 @@ fn who_closes_a_file_that_another_task_did_not_close_has_it_mended() {
     });
     assert_eq!((open_files(&cluster, &keeper), unfinished(&cluster, &keeper)), (0, 1));
 }
+
+#[test]
+fn who_is_heard_last_of_two_who_close_a_file_undoes_nothing_of_what_the_other_one_said() {
+    let world = Rc::new(World::new(63));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (writer, other) = (cluster.client_machine("writer"), cluster.client_machine("other"));
+    let (files, others) = (writer.files.clone(), other.files.clone());
+    let (first, second) = world.run(async move {
+        let first = files.create("/x", 0o644, None, beside()).await.expect("a file");
+        first.append(Slice::from(vec![1; 100])).await.expect("it is durable");
+        (first, others.open_to_write("/x", beside()).await.expect("beside the first"))
+    });
+    // It has asked how long the file is, and its word to the manager is long under way.
+    cluster.network().partition(&[&writer.host], &[&cluster.manager.host]);
+    let closing = world.spawner().spawn(async move { first.close().await });
+    world.run_for(Duration::from_millis(500));
+    world.run(async move {
+        second.append(Slice::from(vec![2; 100])).await.expect("it is durable");
+        second.close().await.expect("it closes");
+    });
+    cluster.network().heal();
+    world.run(closing).expect("it closes");
+    let files = other.files.clone();
+    let size = world.run(async move { files.stat("/x").await.expect("it is there").attributes.size });
+    assert_eq!(size, Bytes(200));
+    // What is cut counts, though it is less.
+    let files = other.files.clone();
+    let size = world.run(async move {
+        let file = files.open_to_write("/x", Options::alone()).await.expect("nobody else has it");
+        file.truncate(Bytes(50)).await.expect("it is cut");
+        file.close().await.expect("it closes");
+        files.stat("/x").await.expect("it is there").attributes.size
+    });
+    assert_eq!(size, Bytes(50));
+}
