@@ -199,10 +199,8 @@ impl Shared {
         let write = |id| Ask::Write { id, offset: at.0, placement: Placement::Auto, durability };
         let is_made = self.made.borrow().contains(&component);
         if !is_made {
-            match self.ask(component, self.creating(|id| id), Vec::new()).await {
-                Err(error) if error.kind != Kind::Exists => return Err(error),
-                _ => drop(self.made.borrow_mut().insert(component)),
-            }
+            self.make(component, |id| id).await?;
+            self.made.borrow_mut().insert(component);
         }
         let answer = self.ask_of_made(component, |id| id, write, bytes).await?;
         if durability == Durability::Buffered {

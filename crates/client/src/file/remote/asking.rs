@@ -3,16 +3,17 @@
 
 use super::{Shared, restarted};
 use crate::file::components::Slice;
-use crate::granted;
+use crate::granted::{self, strange_answer};
 use crate::nodes::Request;
 use crate::way::PAUSE;
 use forebay_env::race::race;
+use forebay_model::object::{Attribute, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
 use forebay_wire::control::files::{ComponentState, Renewed};
 use forebay_wire::control::names::FileId;
 use forebay_wire::link::{Answer, Link};
-use forebay_wire::object::{Ask, Described, ObjectAnswer, ObjectRequest};
+use forebay_wire::object::{Ask, DESCRIBED, Described, ObjectAnswer, ObjectReply, ObjectRequest};
 use forebay_wire::sink::Shown;
 use std::rc::Rc;
 use std::time::Duration;
@@ -269,15 +270,44 @@ impl Shared {
         self.grant.borrow().entry.attributes.version
     }
 
-    /// Makes a component, or what is beside it. A component says what it is part of, for when nothing else knows that any more.
-    pub(super) fn creating(&self, id: fn(ObjectId) -> ObjectId) -> impl Fn(ObjectId) -> Ask {
+    /// What a component says that it is part of, for when nothing else knows that any more.
+    fn described(&self) -> Vec<Attribute> {
         let grant = self.grant.borrow();
         let targets = grant.components.iter().map(|component| component.target);
-        let described = Described::of(&grant.entry.attributes, grant.striping, targets).attributes();
-        move |object| {
+        Described::of(&grant.entry.attributes, grant.striping, targets).attributes()
+    }
+
+    /// Makes a component, or what is beside it, unless it is there.
+    pub(super) async fn make(self: &Rc<Self>, component: u32, id: fn(ObjectId) -> ObjectId) -> Result<()> {
+        let described = self.described();
+        let create = move |object| {
             let made = id(object);
             Ask::Create { id: made, attributes: if made == object { described.clone() } else { Vec::new() } }
+        };
+        match self.ask(component, create, Vec::new()).await {
+            Err(error) if error.kind == Kind::Exists => self.describe(component, id).await,
+            made => made.map(drop),
         }
+    }
+
+    /// A fence makes a component as well that is not there yet, as one does that is to be filled elsewhere, and knows not what it is
+    /// part of: that is said by who writes it.
+    async fn describe(self: &Rc<Self>, component: u32, id: fn(ObjectId) -> ObjectId) -> Result<()> {
+        let (_, object, _) = self.way(component)?;
+        // Of the first version nothing was ever fenced.
+        if id(object) != object || self.version() <= FIRST_FENCE {
+            return Ok(());
+        }
+        let page = |id| Ask::Attributes { id, page: DESCRIBED, from: 0 };
+        match self.ask(component, page, Vec::new()).await?.reply {
+            ObjectReply::Attributes { values, .. } if values.is_empty() => {}
+            ObjectReply::Attributes { .. } => return Ok(()),
+            other => return Err(strange_answer(&other)),
+        }
+        let changes: Vec<_> =
+            self.described().into_iter().map(|(page, number, value)| (page, number, Some(value))).collect();
+        let set = |id| Ask::SetAttributes { id, changes: changes.clone() };
+        self.ask(component, set, Vec::new()).await.map(drop)
     }
 
     /// The same of what is to be there: it is made if it is not.
@@ -290,12 +320,7 @@ impl Shared {
     ) -> Result<ObjectAnswer> {
         match self.ask(component, |object| of(id(object)), payload.clone()).await {
             Err(error) if error.kind == Kind::Missing => {
-                let create = self.creating(id);
-                let made = self.ask(component, create, Vec::new()).await;
-                match made {
-                    Err(error) if error.kind != Kind::Exists => return Err(error),
-                    _ => {}
-                }
+                self.make(component, id).await?;
                 self.ask(component, |object| of(id(object)), payload).await
             }
             answer => answer,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::seeds;
 use forebay_env::Random;
+use forebay_manager::recover::What;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often the manager loses its disk.
@@ -141,5 +142,36 @@ fn outcome_45_whenever_the_manager_loses_its_disk_all_that_was_answered_is_there
                 answered
             });
         }
+    });
+}
+
+#[test]
+fn a_file_that_was_mended_before_anything_of_it_was_written_says_what_it_is_when_nothing_else_knows() {
+    let world = Rc::new(World::new(45));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (writer, keeper) = (cluster.client_machine("writer"), cluster.client_machine("keeper"));
+    let (files, gone) = (writer.files.clone(), writer.control.client());
+    let file = world.run(async move { files.create("/x", 0o640, None, beside()).await.expect("a file") });
+    let number = file.entry().file;
+    writer.host.crash();
+    drop(file);
+    let bytes = pattern(300_000, 45);
+    let (files, control, written) = (keeper.files.clone(), keeper.control.clone(), bytes.clone());
+    world.run(async move {
+        control.change(Change::ClientGone(ClientGone { client: gone })).await.expect("root");
+        // The fence makes what is not there, and does not know what it is part of.
+        files.mend(number).await.expect("it is mended").expect("nobody has it");
+        let file = files.open_to_write("/x", beside()).await.expect("it opens");
+        file.write_at(Bytes::ZERO, Slice::from(written)).await.expect("it is taken");
+        file.close().await.expect("it is durable");
+    });
+    let recovered = cluster.wipe_manager();
+    let found = recovered.findings.iter().find(|found| found.file == number && found.what == What::Unknown);
+    let path = found.expect("its components say what they are part of").path.clone();
+    let (_host, files) = cluster.client("reader");
+    world.run(async move {
+        let file = files.open(&path, beside()).await.expect("it opens");
+        assert_eq!(file.entry().attributes.mode, 0o640);
+        assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it can be read") == bytes);
     });
 }
