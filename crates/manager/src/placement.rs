@@ -12,10 +12,14 @@ use forebay_env::Random;
 use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_wire::control::volumes::Policy;
+use forebay_wire::object::MOST_AT_ONCE;
 use std::collections::BTreeMap;
 
 /// Nothing new is put on a target of which less than one part in so many is free.
 const LEAST_FREE: u64 = 50;
+
+/// The largest unit of parity: an intent has all of it, in one request, and says where it goes besides.
+const MOST_PARITY: Bytes = Bytes(MOST_AT_ONCE.0 - Bytes::kib(4).0);
 
 /// A target that may take a component.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +60,13 @@ impl Candidate {
 
 /// The fewest targets that a policy takes; [`forebay_model::Kind::Usage`] if its layout cannot be on any number of them.
 fn fewest(policy: &Policy) -> Result<u32> {
+    if policy.raid == Raid::Five && policy.unit > MOST_PARITY {
+        return Err(Error::usage(format!(
+            "RAID 5 with units of {} cannot be: who cuts such a file keeps the parity of its last stripe in one request, of {MOST_PARITY} \
+             at most; take units of that or less",
+            policy.unit
+        )));
+    }
     let width = if policy.raid == Raid::Five { 3 } else { 1 };
     Ok(Striping::new(policy.raid, policy.unit, width, 1, 1)?.components())
 }

@@ -21,11 +21,15 @@ use forebay_model::layout::update::{Extent, Update};
 use forebay_model::layout::{LARGEST, Raid};
 use forebay_model::object::Durability;
 use forebay_model::{Bytes, Error, Result};
+use forebay_wire::object::MOST_AT_ONCE;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Stripes of one write that are changed at the same time.
 const AT_ONCE: usize = 8;
+
+/// Bytes of an intent, with their parity: a request has so much room, and the intent says where they go besides.
+const MOST_INTENDED: Bytes = Bytes(MOST_AT_ONCE.0 - Bytes::kib(4).0);
 
 /// What a write finds.
 #[derive(Debug, Clone, Copy)]
@@ -236,8 +240,28 @@ impl Reach {
         }
     }
 
-    /// Changes bytes of one stripe of a file of `size`.
-    async fn change(self: &Rc<Self>, from: u64, bytes: Rope, size: u64, care: Care) -> Result<()> {
+    /// Changes bytes of one stripe of a file of `size`: so much at a time as an intent may say.
+    async fn change(self: &Rc<Self>, from: u64, mut bytes: Rope, size: u64, care: Care) -> Result<()> {
+        let unit = self.striping.unit().0;
+        let (mut at, mut size) = (from, size);
+        while bytes.length() > 0 {
+            // The parity goes from the first column that is written to the last, which is all of a unit behind the end of one.
+            let is_little = bytes.length() + unit <= MOST_INTENDED.0;
+            let most = match care == Care::None || is_little {
+                true => bytes.length(),
+                false => (unit - at % unit).min(MOST_INTENDED.0 / 2),
+            };
+            let part = bytes.take(most);
+            let length = part.length();
+            self.change_part(at, part, size, care).await?;
+            at += length;
+            // What was written just now is not zero for what comes behind it.
+            size = size.max(at);
+        }
+        Ok(())
+    }
+
+    async fn change_part(self: &Rc<Self>, from: u64, bytes: Rope, size: u64, care: Care) -> Result<()> {
         let new = bytes.into_slice();
         let range = from..from + new.len() as u64;
         let stripe = self.striping.stripe_of(Bytes(from));

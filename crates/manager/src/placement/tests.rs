@@ -154,6 +154,13 @@ fn a_policy_that_no_cluster_can_keep_is_refused() {
         assert_eq!(choose(&policy, cluster(9, 1), &chance).unwrap_err().kind, Kind::Usage);
     }
     assert_eq!(check(&policy(Raid::Five, 2)).unwrap_err().kind, Kind::Usage);
+    // Of larger units the parity of a last stripe could not be kept before the file is cut.
+    let of_units = |raid, unit| Policy { unit, ..policy(raid, 0) };
+    let error = check(&of_units(Raid::Five, Bytes::mib(8))).unwrap_err();
+    assert!(error.kind == Kind::Usage && error.message.contains("of that or less"), "{error}");
+    assert!(
+        check(&of_units(Raid::Five, Bytes::mib(2))).is_ok() && check(&of_units(Raid::One(2), Bytes::mib(8))).is_ok()
+    );
     assert!(check(&policy(Raid::Five, u32::MAX)).is_ok() && check(&policy(Raid::Zero, 0)).is_ok());
 }
 

@@ -7,6 +7,7 @@ use forebay_env::Clock;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::Durability;
 use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_wire::object::MOST_AT_ONCE;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Poll;
@@ -193,7 +194,12 @@ impl Components for Link {
     fn intend(&self, component: u32, intent: Intent) -> Asked<IntentId> {
         let client = self.client;
         self.world.count(|counts| counts.intents += 1);
+        let length: usize = intent.writes.iter().map(|redo| redo.bytes.len()).sum();
         self.change(component, move |world, one| {
+            // Where it goes takes room as well.
+            if length as u64 + 512 > MOST_AT_ONCE.0 {
+                return Err(Error::usage(format!("an intent of {length} bytes has no room in a request")));
+            }
             let id = world.number();
             one.intents.insert(id, (intent, client));
             Ok(IntentId(id))

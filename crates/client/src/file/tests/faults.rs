@@ -556,3 +556,32 @@ fn what_a_strange_client_left_to_be_ended_is_refused_by_who_ends_it_and_takes_no
         }
     }
 }
+
+#[test]
+fn stripes_that_have_no_room_in_one_intent_are_overwritten_in_parts() {
+    let unit = 1 << 20;
+    for alone in [true, false] {
+        let world = World::new(Striping::new(Raid::Five, Bytes(unit), 10, 1, 1).expect("a layout"), 41);
+        let sharing = tight(alone).sharing;
+        let open = Open::new(&world, Options { sharing, ..Options::default() });
+        let mut bytes = some(&world.chance, 12 * unit);
+        open.write(0, bytes.clone());
+        open.flush();
+        // All of the first stripe and what follows it, and parts of units behind the end of the file.
+        for (from, length) in [(100, 11 * unit), (10 * unit - 5, 7 * unit + 9)] {
+            let new = some(&world.chance, length);
+            bytes.resize(bytes.len().max((from + length) as usize), 0);
+            bytes[from as usize..(from + length) as usize].copy_from_slice(&new);
+            open.write(from, new);
+            open.flush();
+        }
+        assert!(open.all() == bytes, "alone: {alone}");
+        world.check();
+        for component in [0, 4, 9] {
+            world.set_down(component, true);
+            let options = Options { sharing, ..Options::default() };
+            assert!(Open::new(&world, options).all() == bytes, "alone: {alone}, without {component}");
+            world.set_down(component, false);
+        }
+    }
+}
