@@ -25,7 +25,7 @@ use crate::targets::Targets;
 use crate::users::Users;
 use crate::volumes::Volumes;
 use bytes::Bytes as Slice;
-use callbacks::{Coming, Holding, Keeper};
+use callbacks::{Begun, Coming, Holding, Keeper};
 use forebay_model::layout::Striping;
 use forebay_model::{Bytes, Error, Kind, Moment, Result};
 use forebay_wire::control::files::{Caching, Grant, MakeWay, OpenToRead, OpenToWrite, Revoke};
@@ -76,6 +76,7 @@ struct Opened {
     asked: Moment,
     /// Others were called back.
     others: bool,
+    begun: Begun,
 }
 
 /// An open file.
@@ -126,17 +127,18 @@ impl Files {
         let place = Place::path(path);
         let (alone, cached) = (options.sharing == Sharing::Alone, options.sharing == Sharing::Cached);
         let create = CreateFile { place, mode, exclusive: true, policy, open: true, alone, cached };
-        let asked = self.now();
+        let (asked, begun) = (self.now(), self.keeper.begins());
         let grant = match self.control.change(Change::CreateFile(create)).await.map_err(|e| about(path, e))? {
             Reply::Grant(grant) => grant,
             other => return Err(strange(&other)),
         };
         if self.used.borrow().contains_key(&grant.entry.file) {
             // Somebody here found the name before, and what the manager was told of this client since is of that one.
+            drop(begun);
             return self.open_found(grant.entry.file, options, Purpose::Use).await.map_err(|e| about(path, e));
         }
         let written = self.used(grant.entry.file).write(alone, false)?;
-        self.file(Opened { grant, asked, others: false }, options, Some(written)).await
+        self.file(Opened { grant, asked, others: false, begun }, options, Some(written)).await
     }
 
     /// Opens a file to read.
@@ -163,12 +165,13 @@ impl Files {
     async fn once_others_gave_way(&self, way: &MakeWay, ask: impl Fn() -> Asked<Reply>) -> Result<Opened> {
         let (since, mut others) = (self.nodes.env().clock.now(), false);
         loop {
-            let asked = self.now();
+            let (asked, begun) = (self.now(), self.keeper.begins());
             match ask().await? {
-                Reply::Grant(grant) => return Ok(Opened { grant, asked, others }),
+                Reply::Grant(grant) => return Ok(Opened { grant, asked, others, begun }),
                 Reply::Calling => {}
                 other => return Err(strange(&other)),
             }
+            drop(begun);
             self.keeper.way(way.clone(), since, others).await?;
             others = true;
         }
@@ -223,11 +226,12 @@ impl Files {
 
     /// A file that the manager has opened; to write, if it is `written`.
     async fn file(&self, opened: Opened, options: Options, written: Option<Written>) -> Result<File> {
-        let Opened { grant, asked, others } = opened;
+        let Opened { grant, asked, others, begun } = opened;
         let (entry, striping) = (grant.entry.clone(), grant.striping);
         let write = written.is_some();
         let told = grant.callback.filter(|_| options.sharing == Sharing::Cached);
         let coming = (write || told.is_some()).then(|| self.keeper.opened(entry.file, told, asked, write));
+        drop(begun);
         match self.open_components(grant, options, coming, write, others).await {
             Ok((engine, holding)) => Ok(File { engine, entry, striping, written, holding }),
             Err(error) => {

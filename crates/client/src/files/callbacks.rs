@@ -17,7 +17,7 @@ use forebay_wire::control::files::{Caching, Callback, Called, Close, Kept, LEASE
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -43,7 +43,23 @@ pub(super) struct Keeper {
     is_listening: Cell<bool>,
     /// What is still to be said.
     unsaid: RefCell<BTreeMap<FileId, Kept>>,
+    /// The numbers of what was asked to be opened, as long as there is no answer.
+    under_way: RefCell<BTreeSet<u64>>,
+    /// What was called back and is not open here, and how many things had been numbered by then: it may be being opened.
+    early: RefCell<BTreeMap<FileId, (Callback, u64)>>,
     this: Weak<Keeper>,
+}
+
+/// The manager is asked to open something, until its answer is here.
+pub(super) struct Begun {
+    keeper: Rc<Keeper>,
+    number: u64,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.keeper.under_way.borrow_mut().remove(&self.number);
+    }
 }
 
 /// A file that is open, perhaps several times.
@@ -119,6 +135,8 @@ impl Keeper {
             is_recorded: Cell::default(),
             is_listening: Cell::default(),
             unsaid: RefCell::default(),
+            under_way: RefCell::default(),
+            early: RefCell::default(),
             this: this.clone(),
         })
     }
@@ -158,6 +176,13 @@ impl Keeper {
         Ok(())
     }
 
+    /// The manager is going to be asked to open something: what that is called back may be known here before the answer.
+    pub(super) fn begins(self: &Rc<Self>) -> Begun {
+        let number = self.next();
+        self.under_way.borrow_mut().insert(number);
+        Begun { keeper: self.clone(), number }
+    }
+
     /// The manager was asked to open a file at that time, and said what may be kept of it, if it was asked that.
     pub(super) fn opened(self: &Rc<Self>, file: FileId, told: Option<Callback>, asked: Moment, write: bool) -> Coming {
         let cached = told.is_some();
@@ -169,6 +194,11 @@ impl Keeper {
         // It may have been called back while the answer was under way.
         if told.serial > open.told.serial {
             open.told = told;
+        }
+        if let Some((called, _)) = self.early.borrow_mut().remove(&file)
+            && called.serial > open.told.serial
+        {
+            (open.told, open.is_asked) = (called, true);
         }
         open.coming += 1;
         open.coming_to_write += usize::from(write);
@@ -289,6 +319,8 @@ impl Keeper {
         let may_be_lost = self.is_lapsed.get() && called.files.iter().any(is_lost);
         let is_in_touch = !called.unknown && !may_be_lost;
         let mut turned = Vec::new();
+        // What the manager does not wait for any more it does not tell again.
+        self.early.borrow_mut().retain(|file, _| called.files.iter().any(|told| told.file == *file));
         for told in called.files {
             let mut files = self.files.borrow_mut();
             match files.get_mut(&told.file) {
@@ -303,6 +335,7 @@ impl Keeper {
                     turned.extend(is_news.then_some(told.file));
                 }
                 Some(_) => {}
+                None if self.may_be_coming(told) => {}
                 None => {
                     let kept = Kept { file: told.file, caching: None, serial: told.serial, write: false };
                     self.unsaid.borrow_mut().insert(told.file, kept);
@@ -318,6 +351,19 @@ impl Keeper {
             }
         }
         turned.into_iter().for_each(|file| self.turn(file));
+    }
+
+    /// Whether the answer that opens what was called back may still be under way, which a call overtakes easily: then it is not said
+    /// that the file is not open. The manager calls until it is told; what was asked to be opened since then is told of that anew.
+    fn may_be_coming(&self, told: Callback) -> bool {
+        let mut early = self.early.borrow_mut();
+        let (called, by_then) = early.entry(told.file).or_insert_with(|| (told, self.next()));
+        *called = told;
+        let is_coming = self.under_way.borrow().first().is_some_and(|first| *first < *by_then);
+        if !is_coming {
+            early.remove(&told.file);
+        }
+        is_coming
     }
 
     /// What was read is kept no more: the manager was not heard of for too long. Who writes goes on alone; if the file is taken from
@@ -348,7 +394,7 @@ impl Keeper {
             let mut all = false;
             while let Some(keeper) = this.upgrade() {
                 let is_over = !keeper.files.borrow().values().any(Open::is_listened_for);
-                if is_over && keeper.unsaid.borrow().is_empty() {
+                if is_over && keeper.unsaid.borrow().is_empty() && keeper.early.borrow().is_empty() {
                     keeper.is_listening.set(false);
                     return;
                 }
@@ -441,3 +487,6 @@ fn kept_by(keeps: bool, writes: bool) -> Caching {
         (true, true) => Caching::Exclusive,
     }
 }
+
+#[cfg(test)]
+mod tests;

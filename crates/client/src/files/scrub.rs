@@ -94,7 +94,7 @@ impl Files {
         if grant.components.iter().any(|component| component.state != ComponentState::Whole) {
             return Ok(None);
         }
-        let opened = Opened { grant, asked: self.now(), others: false };
+        let opened = Opened { grant, asked: self.now(), others: false, begun: self.keeper.begins() };
         let opened = self.patient().file(opened, Options::alone(), None).await;
         let scrubbed = match opened {
             Ok(opened) => self.scrub_all(file, &opened, rate, &mut progress).await,
