@@ -53,6 +53,8 @@ pub struct Files {
     /// Of files that are open, or were not long ago.
     used: Rc<RefCell<BTreeMap<FileId, Rc<Used>>>>,
     keeper: Rc<Keeper>,
+    /// Of files whose scrub was left off.
+    scrubbing: Rc<RefCell<BTreeMap<FileId, scrub::SoFar>>>,
     /// Connections for transactions with heaps.
     lanes: Rc<Lanes>,
 }
@@ -94,7 +96,7 @@ impl Files {
     /// Reached by these ways.
     pub fn new(nodes: Nodes, control: Rc<dyn Control>) -> Files {
         let keeper = Keeper::new(control.clone(), nodes.env().clock.clone(), nodes.env().spawner.clone());
-        Files { nodes, control, used: Rc::default(), keeper, lanes: Rc::default() }
+        Files { nodes, control, used: Rc::default(), keeper, scrubbing: Rc::default(), lanes: Rc::default() }
     }
 
     /// The rings of the cluster, for the same user.

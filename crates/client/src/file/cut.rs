@@ -47,6 +47,12 @@ impl Reach {
         for part in all(pieces.map(read)).await {
             parity::add(&mut bytes, &part.whole()?);
         }
+        // Of a hole there is no parity, and none is made: all of it up to there would be read whenever the file is compared.
+        if bytes.iter().all(|byte| *byte == 0)
+            && self.components.size(place.component).await.is_ok_and(|end| end <= place.at)
+        {
+            return Ok(None);
+        }
         Ok(Some(Redo { place, bytes: Slice::from(bytes) }))
     }
 }

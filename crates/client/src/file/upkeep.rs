@@ -98,7 +98,7 @@ impl File {
     async fn scrub(self: &Rc<Self>, from: u64, units: u64) -> Result<(Scrubbed, bool)> {
         let _quiet = self.quiet().await;
         self.check_failed()?;
-        let (units, more) = self.units(self.size().await?, from..from.saturating_add(units));
+        let (units, more) = self.units(self.size().await?, from..from.saturating_add(units)).await;
         let mut found = Scrubbed::default();
         for Unit { family, at, length, .. } in units {
             self.scrub_unit(family, at, length, &mut found).await?;
@@ -107,13 +107,14 @@ impl File {
         Ok((found, more))
     }
 
-    /// The units of all families with these numbers, and whether there are more behind them.
-    fn units(&self, size: Bytes, numbers: Range<u64>) -> (Vec<Unit>, bool) {
+    /// The units of all families with these numbers, and whether there are more behind them. Behind the end of all of a family there is
+    /// nothing, however long the file is.
+    async fn units(&self, size: Bytes, numbers: Range<u64>) -> (Vec<Unit>, bool) {
         let (reach, unit) = (&self.reach, self.reach.striping.unit());
         let (mut units, mut more, mut family) = (Vec::new(), false, reach.family(0));
         while family.start < reach.striping.components() {
             let longest = family.clone().map(|component| reach.striping.length_of(component, size)).max();
-            let longest = longest.unwrap_or_default();
+            let longest = self.end_of(family.clone()).await.unwrap_or(Bytes(u64::MAX)).min(longest.unwrap_or_default());
             let count = longest.0.div_ceil(unit.0);
             units.extend((numbers.start..numbers.end.min(count)).map(|nth| {
                 let at = unit * nth;
@@ -125,9 +126,16 @@ impl File {
         (units, more)
     }
 
+    /// How far the longest of a family that can be read goes, if all of these say so.
+    async fn end_of(&self, family: Range<u32>) -> Result<Bytes> {
+        let sound = family.filter(|component| self.reach.is_sound(*component));
+        let sizes = all(sound.map(|component| self.reach.components.size(component))).await;
+        sizes.into_iter().try_fold(Bytes::ZERO, |longest, size| Ok(longest.max(size?)))
+    }
+
     async fn compare(&self, from: u64, units: u64) -> Result<(Compared, bool)> {
         let _used = self.used().await;
-        let (units, more) = self.units(self.size().await?, from..from.saturating_add(units));
+        let (units, more) = self.units(self.size().await?, from..from.saturating_add(units)).await;
         let mut found = Compared::default();
         for unit in units {
             if !self.agrees(&unit, &mut found.compared).await? && !found.suspects.contains(&unit.nth) {
@@ -145,12 +153,17 @@ impl File {
         let (mut bytes, mut is_whole) = (Vec::new(), true);
         for read in all(sound.iter().map(|component| reach.direct(there(*component)))).await {
             match read {
-                Ok(read) => bytes.push(padded(read, *length)),
-                Err(error) if error.kind == Kind::Damaged => is_whole = false,
+                Ok(read) => {
+                    *compared += Bytes(read.len() as u64);
+                    bytes.push(padded(read, *length));
+                }
+                Err(error) if error.kind == Kind::Damaged => {
+                    *compared += *length;
+                    is_whole = false;
+                }
                 Err(error) => return Err(error),
             }
         }
-        *compared += *length * sound.len() as u64;
         if !is_whole || reach.striping.raid() != Raid::Five {
             return Ok(is_whole && bytes.windows(2).all(|pair| pair[0] == pair[1]));
         }
@@ -161,7 +174,7 @@ impl File {
 
     async fn lost_in(self: &Rc<Self>, nth: u64) -> Result<Vec<Range<u64>>> {
         let _used = self.used().await;
-        let (units, _) = self.units(self.size().await?, nth..nth + 1);
+        let (units, _) = self.units(self.size().await?, nth..nth + 1).await;
         let mut lost = Vec::new();
         for Unit { family, at, length, .. } in units {
             for component in family {

@@ -66,11 +66,7 @@ impl Files {
     /// cannot be mended.
     pub async fn keep_mending(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>)) {
         let news = News::of(told);
-        loop {
-            // With the manager away there is nothing to mend either.
-            drop(self.mend_left(|file, mended| news.tell(file, mended.map(Kept::Mended))).await);
-            self.nodes.env().clock.sleep(pause).await;
-        }
+        self.mend_for_ever(pause, |file, mended| news.tell(file, mended.map(Kept::Mended))).await;
     }
 
     /// Rebuilds what was given up, likewise.

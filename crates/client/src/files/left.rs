@@ -4,24 +4,38 @@
 //! In this order, so that whoever is interrupted begins again: the file is opened by one who is alone with it; it is fenced,
 //! so that nobody who counts as gone writes it any more; it is recovered and scrubbed; it is struck off the manager's list; it is
 //! closed with the size that was found. Until then nobody else opens it alone, who would not see what was begun.
+//!
+//! Several are mended at a time, and a file that takes long, or whose target does not answer, keeps no other one from it: those who
+//! take from the list go on without the one that is at it.
 
 use super::Files;
-use crate::control::strange;
+use crate::control::{Control, strange};
 use crate::file::Length;
 use crate::file::options::Options;
 use crate::file::recover;
+use forebay_env::Clock;
+use forebay_env::allowance::Allowance;
+use forebay_env::together::all;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Error, Kind, Result};
-use forebay_wire::control::files::{After, Fence, Grant, OpenToWrite, Scrubbed};
+use forebay_model::{Bytes, Error, Kind, Moment, Result};
+use forebay_wire::control::files::{After, Fence, FoundDamaged, Grant, OpenToWrite, Scrubbed};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Files that are asked for at once.
 const PAGE: u32 = 256;
 /// Units of components that are scrubbed in one step.
 const STEP: u64 = 64;
+/// Files that are mended at the same time.
+const AT_ONCE: usize = 4;
+/// So long parity and copies of one are compared before others may write it: what was begun is ended by then, and all of it is compared
+/// like that of any other file soon.
+const COMPARED_FOR: Duration = Duration::from_secs(600);
 
 /// What was found in one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,29 +50,112 @@ pub struct Mended {
     pub lost: Vec<Range<u64>>,
 }
 
-impl Files {
-    /// Mends what is on the manager's list, and that nobody writes now; `told` of each. Only root may ask for that.
-    pub async fn mend_left(&self, mut told: impl FnMut(FileId, Result<Mended>)) -> Result<()> {
-        let mut after = FileId(0);
+/// The manager's list, from which several take: each file is tried once in a round, and by one at a time.
+struct Left<'a> {
+    control: &'a dyn Control,
+    clock: &'a dyn Clock,
+    /// One asks for all.
+    turn: Allowance,
+    /// Those with lower numbers were all tried.
+    after: Cell<FileId>,
+    left: RefCell<VecDeque<FileId>>,
+    under_way: RefCell<BTreeSet<FileId>>,
+    /// When the end of the list was reached.
+    ended: Cell<Option<Moment>>,
+}
+
+impl<'a> Left<'a> {
+    fn of(control: &'a dyn Control, clock: &'a dyn Clock) -> Left<'a> {
+        Left {
+            control,
+            clock,
+            turn: Allowance::new(1),
+            after: Cell::new(FileId(0)),
+            left: RefCell::default(),
+            under_way: RefCell::default(),
+            ended: Cell::new(None),
+        }
+    }
+
+    /// The next file, which is under way until [`Left::tried`]; nothing at the end.
+    async fn next(&self) -> Result<Option<FileId>> {
+        let _turn = self.turn.take(1).await;
         loop {
-            let asked = Question::Unscrubbed(After { file: after, most: PAGE });
+            if let Some(file) = { self.left.borrow_mut().pop_front() } {
+                self.under_way.borrow_mut().insert(file);
+                return Ok(Some(file));
+            }
+            if self.ended.get().is_some() {
+                return Ok(None);
+            }
+            let asked = Question::Unscrubbed(After { file: self.after.get(), most: PAGE });
             let found = match self.control.ask(asked).await? {
                 Reply::Unscrubbed(found) => found,
                 other => return Err(strange(&other)),
             };
-            for file in &found.files {
-                match self.mend(*file).await {
-                    // Somebody writes it, and will close it; or it was removed meanwhile.
-                    Ok(None) => {}
-                    Err(error) if error.kind == Kind::Missing => {}
-                    Ok(Some(mended)) => told(*file, Ok(mended)),
-                    Err(error) => told(*file, Err(error)),
+            match found.files.last() {
+                Some(last) if found.more => self.after.set(*last),
+                _ => self.ended.set(Some(self.clock.now())),
+            }
+            let under_way = self.under_way.borrow();
+            self.left.borrow_mut().extend(found.files.into_iter().filter(|file| !under_way.contains(file)));
+        }
+    }
+
+    fn tried(&self, file: FileId) {
+        self.under_way.borrow_mut().remove(&file);
+    }
+
+    /// Begins another round, if the last one ended so long ago.
+    fn again(&self, pause: Duration) {
+        if self.ended.get().is_some_and(|ended| self.clock.now().since(ended) >= pause) {
+            self.ended.set(None);
+            self.after.set(FileId(0));
+        }
+    }
+}
+
+impl Files {
+    /// Mends what is on the manager's list, and that nobody writes now, some files at a time; `told` of each. Only root may ask for
+    /// that.
+    pub async fn mend_left(&self, told: impl FnMut(FileId, Result<Mended>)) -> Result<()> {
+        let (env, told) = (self.nodes.env(), RefCell::new(told));
+        let list = Left::of(&*self.control, &*env.clock);
+        let hand = || async {
+            while let Some(file) = list.next().await? {
+                self.mend_next(&list, file, |file, mended| told.borrow_mut()(file, mended)).await;
+            }
+            Ok(())
+        };
+        all((0..AT_ONCE).map(|_| hand())).await.into_iter().collect()
+    }
+
+    /// The same again and again, with a pause between two rounds.
+    pub(super) async fn mend_for_ever(&self, pause: Duration, told: impl Fn(FileId, Result<Mended>)) {
+        let env = self.nodes.env();
+        let list = Left::of(&*self.control, &*env.clock);
+        let hand = || async {
+            loop {
+                list.again(pause);
+                match list.next().await {
+                    Ok(Some(file)) => self.mend_next(&list, file, &told).await,
+                    // With the manager away there is nothing to mend either.
+                    _ => env.clock.sleep(pause).await,
                 }
             }
-            match found.files.last() {
-                Some(last) if found.more => after = *last,
-                _ => return Ok(()),
-            }
+        };
+        all((0..AT_ONCE).map(|_| hand())).await;
+    }
+
+    async fn mend_next(&self, list: &Left<'_>, file: FileId, told: impl FnOnce(FileId, Result<Mended>)) {
+        let mended = self.mend(file).await;
+        list.tried(file);
+        match mended {
+            // Somebody writes it, and will close it; or it was removed meanwhile.
+            Ok(None) => {}
+            Err(error) if error.kind == Kind::Missing => {}
+            Ok(Some(mended)) => told(file, Ok(mended)),
+            Err(error) => told(file, Err(error)),
         }
     }
 
@@ -94,7 +191,12 @@ impl Files {
         }
         let engine = self.engine(grant, Options::alone(), true).await?;
         let (mut from, mut more) = (0, true);
+        let late = env.clock.now() + COMPARED_FOR;
         while more {
+            if env.clock.now() >= late {
+                self.control.change(Change::FoundDamaged(FoundDamaged { file })).await?;
+                break;
+            }
             let (found, is_more) = engine.scrub(from, STEP).await?;
             mended.repaired += found.repaired;
             mended.lost.extend(found.lost);
@@ -124,3 +226,6 @@ impl Files {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

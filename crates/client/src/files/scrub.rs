@@ -13,6 +13,7 @@ use forebay_model::{Bytes, Error, Kind, Rate, Result};
 use forebay_wire::control::files::{AskUnverified, ComponentState, OpenToRead, Verified};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ const PAGE: u32 = 256;
 const STEP: Bytes = Bytes::mib(4);
 /// Units in doubt that are looked at before others may be alone with the file again.
 const AT_ONCE: usize = 16;
+/// So long one file is scrubbed before it is the turn of the others that are due; it goes on from there in the next round.
+const TURN: Duration = Duration::from_secs(600);
 
 /// How often and how fast files are scrubbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,22 @@ pub struct Scrubbed {
     pub path: Option<String>,
 }
 
+/// How far a file was scrubbed, and what was found up to there.
+#[derive(Debug, Default)]
+pub(super) struct SoFar {
+    from: u64,
+    found: Scrubbed,
+}
+
+impl SoFar {
+    fn add(&mut self, from: u64, Scrubbed { compared, repaired, lost, .. }: Scrubbed) {
+        self.from = from;
+        self.found.compared += compared;
+        self.found.repaired += repaired;
+        self.found.lost.extend(lost);
+    }
+}
+
 impl Files {
     /// Scrubs what was not for as long as is said; `told` of each. Only root may ask for that.
     pub async fn scrub_due(&self, how: Scrubbing, told: impl Fn(FileId, Result<Scrubbed>)) -> Result<()> {
@@ -63,7 +82,24 @@ impl Files {
                 other => return Err(strange(&other)),
             };
             for file in found.files {
-                match self.scrub(file, Some(how.rate), |_| Ok(())).await {
+                let clock = &self.nodes.env().clock;
+                let (end, is_over) = (clock.now() + TURN, Cell::new(false));
+                let progress = |_| {
+                    is_over.set(clock.now() >= end);
+                    match is_over.get() {
+                        false => Ok(()),
+                        true => Err(Error::busy("others are due as well; it goes on later")),
+                    }
+                };
+                let before = self.scrubbing.borrow_mut().remove(&file).unwrap_or_default();
+                let so_far = RefCell::new(before);
+                let scrubbed = self.scrub_on(file, Some(how.rate), progress, &so_far).await;
+                let so_far = so_far.into_inner();
+                // Somebody may have found something damaged in what could not be scrubbed for another reason: that is begun anew.
+                if scrubbed == Ok(None) && is_over.get() {
+                    self.scrubbing.borrow_mut().insert(file, so_far);
+                }
+                match scrubbed {
                     // It is tried again with the next round: part of it is away, somebody is alone with it or has removed it.
                     Ok(None) => {}
                     Err(error) if error.kind == Kind::Missing => {}
@@ -83,7 +119,18 @@ impl Files {
         &self,
         file: FileId,
         rate: Option<Rate>,
+        progress: impl FnMut(Bytes) -> Result<()>,
+    ) -> Result<Option<Scrubbed>> {
+        self.scrub_on(file, rate, progress, &RefCell::default()).await
+    }
+
+    /// The same from where it was left off.
+    async fn scrub_on(
+        &self,
+        file: FileId,
+        rate: Option<Rate>,
         mut progress: impl FnMut(Bytes) -> Result<()>,
+        so_far: &RefCell<SoFar>,
     ) -> Result<Option<Scrubbed>> {
         let open = Question::OpenToRead(OpenToRead { place: Place::of(file), cached: false });
         let grant = match self.control.ask(open).await? {
@@ -97,14 +144,15 @@ impl Files {
         let opened = Opened { grant, asked: self.now(), others: false, begun: self.keeper.begins() };
         let opened = self.patient().file(opened, Options::alone(), None).await;
         let scrubbed = match opened {
-            Ok(opened) => self.scrub_all(file, &opened, rate, &mut progress).await,
+            Ok(opened) => self.scrub_all(file, &opened, rate, &mut progress, so_far).await,
             Err(error) => Err(error),
         };
-        let mut scrubbed = match scrubbed {
+        match scrubbed {
             // A target is away, somebody else is alone with the file, or had to be made way for.
             Err(error) if is_lost(&error) && error.kind != Kind::Missing => return Ok(None),
             scrubbed => scrubbed?,
-        };
+        }
+        let mut scrubbed = so_far.take().found;
         if !scrubbed.lost.is_empty() {
             // What is lost is said also where the name cannot be seen.
             scrubbed.path = self.path_of(file).await.ok();
@@ -122,13 +170,15 @@ impl Files {
         opened: &File,
         rate: Option<Rate>,
         progress: &mut impl FnMut(Bytes) -> Result<()>,
-    ) -> Result<Scrubbed> {
+        so_far: &RefCell<SoFar>,
+    ) -> Result<()> {
         let (engine, striping) = (opened.engine(), opened.striping());
         let units = (STEP.0 / (striping.unit().0 * u64::from(striping.components())).max(1)).max(1);
         let clock = self.nodes.env().clock.clone();
-        let (mut scrubbed, mut from, mut more) = (Scrubbed::default(), 0, true);
+        let (mut from, mut more) = (so_far.borrow().from, true);
         while more {
             let begun = clock.now();
+            let mut scrubbed = Scrubbed::default();
             let (found, is_more) = engine.compare(from, units).await?;
             if striping.raid() == Raid::Zero {
                 for unit in found.suspects {
@@ -140,12 +190,13 @@ impl Files {
                 }
             }
             scrubbed.compared += found.compared;
-            progress(found.compared)?;
             (from, more) = (from + units, is_more);
+            so_far.borrow_mut().add(from, scrubbed);
+            progress(found.compared)?;
             let Some(rate) = rate else { continue };
             clock.sleep(rate.time_for(found.compared).saturating_sub(clock.now().since(begun))).await;
         }
-        Ok(scrubbed)
+        Ok(())
     }
 
     /// Looks at units that are in doubt while nobody writes them, and mends them.

@@ -192,3 +192,31 @@ fn who_is_heard_last_of_two_who_close_a_file_undoes_nothing_of_what_the_other_on
     });
     assert_eq!(size, Bytes(50));
 }
+
+#[test]
+fn a_file_that_is_nearly_all_holes_keeps_no_other_one_from_being_mended() {
+    let world = Rc::new(World::new(64));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let (writer, keeper) = (cluster.client_machine("writer"), cluster.client_machine("keeper"));
+    let files = writer.files.clone();
+    world.run(async move {
+        let huge = made(&files, "/huge", 1, 300_000).await;
+        huge.truncate(Bytes((1 << 59) + 12_345)).await.expect("it is a hole");
+        let small = made(&files, "/small", 2, 300_000).await;
+        drop((huge, small));
+    });
+    let mending = keeper.files.clone();
+    keeper.host.env().spawner.detach(async move {
+        let told =
+            |file, mended: forebay_model::Result<_>| drop(mended.unwrap_or_else(|error| panic!("{file}: {error}")));
+        mending.keep_mending(Duration::from_secs(1), told).await;
+    });
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(unfinished(&cluster, &keeper), 0);
+    let files = writer.files.clone();
+    world.run(async move {
+        let huge = files.open("/huge", beside()).await.expect("it is there");
+        assert_eq!(huge.size().await.expect("it is known"), Bytes((1 << 59) + 12_345));
+        assert_eq!(huge.read_at(Bytes(299_999), Bytes(3)).await.expect("bytes"), [1, 0, 0]);
+    });
+}

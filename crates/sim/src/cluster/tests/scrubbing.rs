@@ -255,3 +255,21 @@ fn a_file_of_which_a_target_is_away_is_scrubbed_when_that_is_back() {
     world.run(async move { files.remove("/x").await }).expect("it is there");
     assert_eq!(scrub(&machine.files).expect_err("it is gone").kind, Kind::Missing);
 }
+
+#[test]
+fn of_a_file_with_a_large_hole_behind_its_bytes_no_more_is_compared_than_is_there() {
+    let world = Rc::new(World::new(43));
+    let cluster = Cluster::new(world.clone(), spec(4));
+    let machine = cluster.client_machine("writer");
+    let number = closed(&cluster, &machine.files, "/x", Raid::Five, 1);
+    let files = machine.files.clone();
+    let scrubbed = world.run(async move {
+        let file = files.open_to_write("/x", Options::alone()).await.expect("nobody else has it");
+        file.truncate(Bytes(1 << 50)).await.expect("it is a hole");
+        file.close().await.expect("it closes");
+        files.scrub(number, Some(Rate::mb(4)), |_| Ok(())).await
+    });
+    let scrubbed = scrubbed.expect("it is there").expect("all of it is");
+    assert!(scrubbed.compared.0 > LENGTH as u64 && scrubbed.compared < Bytes::mib(2), "{scrubbed:?}");
+    assert!(scrubbed.lost.is_empty() && scrubbed.repaired == Bytes::ZERO, "{scrubbed:?}");
+}
