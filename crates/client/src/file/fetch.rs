@@ -89,11 +89,17 @@ impl Reach {
         Ok(fetched)
     }
 
-    /// The copy that is read: in turn, but none that cannot be or is slow.
+    /// The copy that is read: in turn, but none that cannot be or is slow. While others may write, what is being written is on one copy
+    /// before it is on the next, so all read the first that can be: nobody reads what was there before once somebody has read what is
+    /// new. If that one is away or slow, another one is read between two changes ([`Reach::read`]).
     fn copy_for(&self, place: Place) -> Place {
         let family = self.family(place.component);
         if self.striping.raid().copies() == 1 {
             return place;
+        }
+        if !self.is_alone() {
+            let first = family.clone().find(|copy| self.is_sound(*copy));
+            return Place { component: first.unwrap_or(place.component), ..place };
         }
         let copies = u64::from(self.striping.raid().copies());
         let turn = (place.at.0 / self.options.request.0) % copies;

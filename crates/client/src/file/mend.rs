@@ -6,7 +6,7 @@
 //! [`GRAIN`] where bytes are damaged. While others may write, what is made of several components is made under the lock
 //! of its stripe; by who only reads, of what nobody changed meanwhile.
 
-use super::components::{Guard, Intent, IntentId, Lock, Slice, is_lost, is_lost_or_damaged};
+use super::components::{Begun, Guard, Intent, IntentId, Lock, Slice, is_lost, is_lost_or_damaged};
 use super::pace::Patience;
 use super::reach::Reach;
 use super::together::{all, either, to_its_end};
@@ -203,11 +203,7 @@ impl Reach {
         let (late, mut pause) = (self.clock.now() + CALM, FIRST_PAUSE);
         loop {
             self.heed();
-            let holders = self.striping.holders(extent.place.component, stripe);
-            let Some(holder) = holders.into_iter().find(|holder| self.is_asked(*holder)) else {
-                return Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0)));
-            };
-            let begun = match self.components.begun(holder, stripe).await {
+            let (holder, begun) = match self.begun(extent.place, stripe).await {
                 // Another copy has all that was acknowledged; of what is being written it has all or nothing.
                 Err(error) if is_lost_or_damaged(&error) && self.striping.raid() != Raid::Five => {
                     return self.remake(extent, false).await;
@@ -230,6 +226,22 @@ impl Reach {
             self.clock.sleep(pause).await;
             pause = (pause * 2).min(MOST_PAUSE);
         }
+    }
+
+    /// What was begun in a stripe, and beside which component: the first that should have it. Of copies all but the last have it, and if
+    /// one cannot be asked, the next one can.
+    async fn begun(&self, place: Place, stripe: StripeId) -> Result<(u32, Option<Begun>)> {
+        let mut holders = self.striping.holders(place.component, stripe);
+        holders.retain(|holder| self.is_asked(*holder));
+        let most = if self.striping.raid() == Raid::Five { 1 } else { holders.len().saturating_sub(1).max(1) };
+        let mut failed = Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0));
+        for holder in holders.into_iter().take(most) {
+            match self.components.begun(holder, stripe).await {
+                Err(error) if is_lost_or_damaged(&error) => failed = error,
+                begun => return begun.map(|begun| (holder, begun)),
+            }
+        }
+        Err(failed)
     }
 
     /// The stripe of which a component holds something there.

@@ -282,3 +282,27 @@ fn what_was_begun_while_a_component_was_filled_is_found_when_that_is_whole() {
     }
     assert!(died >= 4, "{died} died");
 }
+
+#[test]
+fn nobody_reads_what_was_there_before_once_somebody_has_read_what_is_new_of_copies() {
+    const AT: u64 = 4 * UNIT;
+    for seed in 0..20 {
+        let world = World::new(Striping::new(Raid::One(2), Bytes(16 * UNIT), 1, 1, 1).expect("a layout"), seed);
+        let writer = Open::new(&world, tight(false));
+        writer.write(0, vec![1; 16 * UNIT as usize]);
+        let readers = [Open::new(&world, tight(false)), Open::new(&world, tight(false))];
+        // It is on the first copy long before it is on the second.
+        world.set_delay(1, Duration::from_secs(1));
+        let file = writer.engine.clone();
+        let new = Slice::from(vec![2; UNIT as usize]);
+        let writing = world.begin(&writer.link, async move { file.write_at(Bytes(AT), new).await });
+        while world.with(0, |bytes| bytes[AT as usize] == 1) {
+            world.go_on(1);
+        }
+        world.set_delay(1, Duration::ZERO);
+        assert_eq!(readers[0].read(0, AT + UNIT)[AT as usize..], vec![2; UNIT as usize], "seed {seed}");
+        assert_eq!(readers[1].read(AT, UNIT), vec![2; UNIT as usize], "seed {seed}");
+        assert!(world.finish(&writer.link, || writing.has_ended()));
+        world.check();
+    }
+}
