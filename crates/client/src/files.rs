@@ -16,7 +16,7 @@ pub(crate) mod walk;
 use crate::control::{Control, done, strange};
 use crate::file::components::Asked;
 use crate::file::options::{Options, Sharing};
-use crate::file::remote::RemoteComponents;
+use crate::file::remote::{Opening, RemoteComponents};
 use crate::file::{FileEngine, Known};
 use crate::heaps::network::{Lanes, NetworkHeaps};
 use crate::nodes::Nodes;
@@ -234,7 +234,7 @@ impl Files {
         let told = grant.callback.filter(|_| options.sharing == Sharing::Cached);
         let coming = (write || told.is_some()).then(|| self.keeper.opened(entry.file, told, asked, write));
         drop(begun);
-        match self.open_components(grant, options, coming, write, others).await {
+        match self.open_components(grant, options, coming, written.as_ref(), others).await {
             Ok((engine, holding)) => Ok(File { engine, entry, striping, written, holding }),
             Err(error) => {
                 if let Some(written) = written {
@@ -251,9 +251,10 @@ impl Files {
         grant: Grant,
         options: Options,
         coming: Option<Coming>,
-        write: bool,
+        written: Option<&Written>,
         others: bool,
     ) -> Result<(FileEngine, Option<Holding>)> {
+        let write = written.is_some();
         let shared = match &coming {
             Some(coming) => coming.sharing().await?,
             None => Sharing::Beside,
@@ -271,7 +272,8 @@ impl Files {
         let is_settled = grant.callback.is_some_and(|told| told.caching == Caching::Shared);
         let is_written = write || self.used(grant.entry.file).is_written();
         let size = (is_settled && !is_written).then_some(grant.entry.attributes.size);
-        let components = self.components(grant, write && sharing == Sharing::Alone).await?;
+        let opening = written.map(Written::opening).unwrap_or_default();
+        let components = self.components(grant, write && sharing == Sharing::Alone, opening).await?;
         if others || write && version > 1 {
             // Whoever was called back and did not answer, or was struck off otherwise, may still be there.
             components.show().await?;
@@ -290,15 +292,15 @@ impl Files {
         Ok((engine, holding))
     }
 
-    async fn engine(&self, grant: Grant, options: Options, is_alone: bool) -> Result<FileEngine> {
+    async fn engine(&self, grant: Grant, options: Options, is_alone: bool, opening: Opening) -> Result<FileEngine> {
         let (env, striping) = (self.nodes.env(), grant.striping);
-        let components = Rc::new(self.components(grant, is_alone).await?);
+        let components = Rc::new(self.components(grant, is_alone, opening).await?);
         FileEngine::open(components, striping, options, env.spawner.clone(), env.clock.clone()).await
     }
 
-    async fn components(&self, grant: Grant, is_alone: bool) -> Result<RemoteComponents> {
-        let ours = self.used(grant.entry.file).ours();
-        RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, is_alone, ours).await
+    async fn components(&self, grant: Grant, is_alone: bool, opening: Opening) -> Result<RemoteComponents> {
+        let of = (self.used(grant.entry.file).ours(), opening);
+        RemoteComponents::open(self.nodes.clone(), self.control.clone(), grant, is_alone, of).await
     }
 
     /// What all of this client have in common that use a file.

@@ -46,6 +46,24 @@ pub struct Ours {
 /// How often a file was cut, and how long it is since.
 type Word = (u64, Bytes);
 
+/// One time that a file is open. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct Opening {
+    is_left: Rc<Cell<bool>>,
+}
+
+impl Opening {
+    /// It was not closed: whoever mends the file has everything shut out that it has under way, also if this client opens it again.
+    pub fn leave(&self) {
+        self.is_left.set(true);
+    }
+
+    /// Whether it was.
+    pub fn is_left(&self) -> bool {
+        self.is_left.get()
+    }
+}
+
 /// An open file's components. Clones are the same ones.
 #[derive(Clone)]
 pub struct RemoteComponents {
@@ -96,18 +114,20 @@ struct Shared {
     asking: Allowance,
     /// Nothing was asked with the grant yet.
     is_fresh: Cell<bool>,
+    opening: Opening,
 }
 
 impl RemoteComponents {
-    /// The components of a file that the manager has opened; `is_alone`, if nobody else writes it.
+    /// The components of a file that the manager has opened; `is_alone`, if nobody else writes it. `of`: what all of this client have in
+    /// common that have it open, and which time of these it is.
     pub async fn open(
         nodes: Nodes,
         control: Rc<dyn Control>,
         grant: Grant,
         is_alone: bool,
-        ours: Rc<Ours>,
+        of: (Rc<Ours>, Opening),
     ) -> Result<RemoteComponents> {
-        let components = RemoteComponents { shared: Rc::new(Shared::new(nodes, control, grant, is_alone, ours)) };
+        let components = RemoteComponents { shared: Rc::new(Shared::new(nodes, control, grant, is_alone, of)) };
         components.shared.look_up().await?;
         Ok(components)
     }
@@ -124,7 +144,13 @@ impl RemoteComponents {
 }
 
 impl Shared {
-    fn new(nodes: Nodes, control: Rc<dyn Control>, grant: Grant, is_alone: bool, ours: Rc<Ours>) -> Shared {
+    fn new(
+        nodes: Nodes,
+        control: Rc<dyn Control>,
+        grant: Grant,
+        is_alone: bool,
+        (ours, opening): (Rc<Ours>, Opening),
+    ) -> Shared {
         ours.newest.set(ours.newest.get().max(grant.entry.attributes.version));
         let word = ours.words.borrow_mut().pop();
         let (number, before) = word.unwrap_or_else(|| ((nodes.env().random.next_u64() as u32).max(1), Word::default()));
@@ -156,6 +182,7 @@ impl Shared {
             certain: Cell::new(1),
             asking: Allowance::new(1),
             is_fresh: Cell::new(true),
+            opening,
         }
     }
 

@@ -13,6 +13,7 @@ use crate::control::{Control, strange};
 use crate::file::Length;
 use crate::file::options::Options;
 use crate::file::recover;
+use crate::file::remote::Opening;
 use forebay_env::Clock;
 use forebay_env::allowance::Allowance;
 use forebay_env::together::all;
@@ -166,7 +167,7 @@ impl Files {
         // What is to be mended opens alone for those only who have it open already.
         let version = self.open_left(file, false).await?.entry.attributes.version;
         let mended = match self.open_left(file, true).await {
-            Ok(_) => self.mend_alone(file, version + 1).await.map(Some),
+            Ok(_) => self.mend_alone(file, version + 1, written.opening()).await.map(Some),
             Err(error) if error.kind == Kind::Busy => Ok(None),
             Err(error) => Err(error),
         };
@@ -178,18 +179,18 @@ impl Files {
         closed.map(|()| mended)
     }
 
-    async fn mend_alone(&self, file: FileId, version: u64) -> Result<Mended> {
+    async fn mend_alone(&self, file: FileId, version: u64, opening: Opening) -> Result<Mended> {
         self.control.change(Change::Fence(Fence { file, version })).await?;
         let grant = self.open_left(file, true).await?;
         let striping = grant.striping;
-        let components = self.components(grant.clone(), true).await?;
+        let components = self.components(grant.clone(), true, opening.clone()).await?;
         let env = self.nodes.env();
         let found = recover(Rc::new(components), striping, env.clock.clone(), env.spawner.clone()).await?;
         let mut mended = Mended { ended: found.ended, size: found.size, ..Mended::default() };
         if striping.raid() == Raid::Zero {
             return self.scrubbed(file).await.map(|()| mended);
         }
-        let engine = self.engine(grant, Options::alone(), true).await?;
+        let engine = self.engine(grant, Options::alone(), true, opening).await?;
         let (mut from, mut more) = (0, true);
         let late = env.clock.now() + COMPARED_FOR;
         while more {

@@ -3,7 +3,7 @@
 
 use crate::control::{Control, strange};
 use crate::file::Length;
-use crate::file::remote::Ours;
+use crate::file::remote::{Opening, Ours};
 use forebay_env::Spawner;
 use forebay_env::allowance::{Allowance, Allowed};
 use forebay_model::{Error, Kind, Result};
@@ -39,6 +39,7 @@ pub(super) struct Written {
     /// To mend, rebuild, scrub or move it.
     upkeep: bool,
     is_closed: bool,
+    opening: Opening,
 }
 
 impl Used {
@@ -89,7 +90,7 @@ impl Used {
             )));
         }
         self.writing.set(Writing { times: there.times + 1, alone });
-        Ok(Written { used: self.clone(), upkeep, is_closed: false })
+        Ok(Written { used: self.clone(), upkeep, is_closed: false, opening: Opening::default() })
     }
 
     /// The only one of this client that writes it, for its upkeep, once nobody opens or closes it.
@@ -129,6 +130,11 @@ impl Used {
 }
 
 impl Written {
+    /// What is written under it.
+    pub(super) fn opening(&self) -> Opening {
+        self.opening.clone()
+    }
+
     /// The manager did not open it, so nothing is left unfinished.
     pub(super) fn refused(mut self) {
         self.is_closed = true;
@@ -156,6 +162,7 @@ impl Drop for Written {
             return;
         }
         self.used.unfinished.set(true);
+        self.opening.leave();
         let used = self.used.clone();
         self.used.spawner.detach(async move {
             let _turn = used.turn().await;

@@ -57,7 +57,7 @@ impl Shared {
         self.state(component).is_none_or(|state| state == ComponentState::Whole)
     }
 
-    fn file(&self) -> FileId {
+    pub(super) fn file(&self) -> FileId {
         self.grant.borrow().entry.file
     }
 
@@ -160,7 +160,7 @@ impl Shared {
                 }
                 answer => {
                     answer.map_err(|error| of_manager(file, error))?;
-                    self.renew().await?;
+                    self.renew_in_any_case().await?;
                     return self.show().await;
                 }
             }

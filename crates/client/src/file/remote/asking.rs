@@ -95,8 +95,20 @@ impl Shared {
         self.is_gone(target) && is_whole(component).is_some() && (beside.count() as u32) < grant.striping.spare()
     }
 
-    /// Asks for capabilities anew.
+    /// Asks for capabilities anew, unless what has them was left: the manager renews for a client, which may have opened the file again
+    /// by then, and knows nothing of that.
     pub(super) async fn renew(self: &Rc<Self>) -> Result<()> {
+        match self.opening.is_left() {
+            false => self.renew_in_any_case().await,
+            true => Err(Error::refused(format!(
+                "{} was not closed by who wrote it, and is mended without what is still under way of that; write it again",
+                self.file()
+            ))),
+        }
+    }
+
+    /// The same of one who has changed the file's version itself just now.
+    pub(super) async fn renew_in_any_case(self: &Rc<Self>) -> Result<()> {
         let (file, write) = {
             let grant = self.grant.borrow();
             (grant.entry.file, grant.write)

@@ -77,5 +77,5 @@ pub(super) fn granted(version: u64) -> Grant {
 /// A file that is open at a version, with a manager.
 pub(super) fn open(env: NetworkEnv, control: Rc<dyn Control>, version: u64) -> Rc<Shared> {
     let nodes = Nodes::new(env, 1 << 20, Duration::from_secs(1));
-    Rc::new(Shared::new(nodes, control, granted(version), false, Rc::default()))
+    Rc::new(Shared::new(nodes, control, granted(version), false, Default::default()))
 }

@@ -220,3 +220,52 @@ fn a_file_that_is_nearly_all_holes_keeps_no_other_one_from_being_mended() {
         assert_eq!(huge.read_at(Bytes(299_999), Bytes(3)).await.expect("bytes"), [1, 0, 0]);
     });
 }
+
+#[test]
+fn what_was_under_way_of_a_file_that_was_not_closed_does_not_come_when_the_same_client_has_it_open_again() {
+    const LENGTH: u64 = 2_000_000;
+    for node in 0..5 {
+        let world = Rc::new(World::new(65 + node as u64));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let (writer, keeper) = (cluster.client_machine("writer"), cluster.client_machine("keeper"));
+        let files = writer.files.clone();
+        let file = world.run({
+            let files = files.clone();
+            async move {
+                let options = Options { gather: Bytes::kib(512), ..Options::alone() };
+                let file = files.create("/x", 0o644, None, options).await.expect("a file");
+                file.write_at(Bytes::ZERO, Slice::from(vec![1; LENGTH as usize])).await.expect("it is taken");
+                file.flush().await.expect("it is durable");
+                file
+            }
+        });
+        let number = file.entry().file;
+        cluster.network().partition(&[&writer.host], &[cluster.node_host(node)]);
+        let file = world.run(async move {
+            file.write_at(Bytes(LENGTH), Slice::from(vec![2; 1_500_000])).await.expect("it is taken");
+            file
+        });
+        world.run_for(Duration::from_millis(100));
+        drop(file);
+        world.run_for(Duration::from_millis(100));
+        let mending = keeper.files.clone();
+        world.run(async move { mending.mend(number).await }).expect("it is mended").expect("nobody has it");
+        let again = world.spawner().spawn({
+            let files = files.clone();
+            async move { files.open_to_write("/x", beside()).await }
+        });
+        world.run_for(Duration::from_millis(500));
+        cluster.network().heal();
+        let again = world.run(again).expect("it opens");
+        world.run_for(Duration::from_secs(10));
+        world.run(async move {
+            again.close().await.expect("it closes");
+            let file = files.open_to_write("/x", Options::alone()).await.expect("nobody else has it");
+            file.truncate(Bytes(LENGTH + 1_500_000)).await.expect("it is a hole");
+            let behind = file.read_at(Bytes(LENGTH), Bytes(1_500_000)).await.expect("bytes");
+            assert!(behind.iter().all(|byte| *byte == 0), "without node {node}: what was not acknowledged came later");
+            file.close().await.expect("it closes");
+            crate::cluster::check::agreement::check(&files, "/x").await;
+        });
+    }
+}
