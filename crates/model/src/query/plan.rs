@@ -6,11 +6,11 @@ use super::blocks::BlockSet;
 use super::tree::{Node, Test};
 use crate::key::KeyValue;
 use crate::time::Timestamp;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// A question to the index of a segment: which blocks hold an element whose key has such a value?
 /// Elements without the key never do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Term {
     /// The key has this value.
     Equals {
@@ -149,7 +149,7 @@ pub(super) fn keys_used(node: &Node) -> u32 {
 #[derive(Default)]
 pub(super) struct Terms {
     pub(super) in_order: Vec<Term>,
-    known: HashSet<Term>,
+    known: BTreeSet<Term>,
 }
 
 /// Adds the terms that [`candidates`] may look up.

@@ -9,7 +9,7 @@ use forebay_model::gap::{Cause, Gap};
 use forebay_model::key::KeyValue;
 use forebay_model::query::{BlockSet, Term};
 use forebay_model::{Bytes, Error, Result};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes read at once where spans lie together.
 pub(super) const READ_BYTES: u64 = 2 << 20;
@@ -350,7 +350,7 @@ impl Run<'_> {
             return Ok(BlockSet::none(n));
         }
         let mut pages = VecDeque::new();
-        let mut known: HashMap<Term, BlockSet> = HashMap::new();
+        let mut known: BTreeMap<Term, BlockSet> = BTreeMap::new();
         for (number, term) in self.query.terms().into_iter().enumerate() {
             if number % TERMS_AT_ONCE == TERMS_AT_ONCE - 1 {
                 // Pages that are kept are not waited for.
