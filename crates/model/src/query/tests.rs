@@ -459,7 +459,7 @@ fn a_long_list_is_one_test_and_asks_for_the_same_as_its_parts() {
     let none = Query::parse(&format!("not ({text})"), &keys, Timestamp(0)).unwrap();
     assert_eq!((query.tests(), none.tests()), (2, 2));
     let asked: HashSet<u16> = asked.into_iter().chain(60_000..=60_010).collect();
-    let mut values = Vec::new();
+    let mut values = [KeyValue::MISSING; 2];
     for a in 0..=u16::MAX {
         for b in [0, 1] {
             keys.extract(&[a.to_le_bytes(), u16::to_le_bytes(b)].concat(), &[], &mut values);
