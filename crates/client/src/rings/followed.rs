@@ -11,6 +11,11 @@ use forebay_model::ring::{Item, QuerySummary};
 use forebay_model::{Bytes, Result};
 use forebay_wire::ring::RingQuery;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// For so long the rest of an element is waited for that the target gave in part before its connection broke. What has its number when
+/// that is over is looked for from what is known to be durable on.
+const HOLD: Duration = Duration::from_secs(2);
 
 /// An answer that goes on while its target comes and goes.
 pub(super) struct Followed {
@@ -23,7 +28,7 @@ pub(super) struct Followed {
 impl Followed {
     pub(super) async fn begin(way: Way, query: RingQuery) -> Result<Followed> {
         let left = query.limit.unwrap_or(u64::MAX);
-        let mut source = Source::new(way, query, u64::MAX, Rc::new(Heard::default()));
+        let mut source = Source::new(way, query, u64::MAX, Rc::new(Heard::default())).holding(Some(HOLD));
         source.begin().await?;
         Ok(Followed { source, left, summary: QuerySummary::default() })
     }

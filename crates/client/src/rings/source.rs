@@ -68,7 +68,7 @@ pub(super) struct Source {
     is_told: bool,
     /// Whether what was given may come again.
     is_back: bool,
-    /// For so long others wait for an element that goes on; nothing if there are no others.
+    /// For so long the rest of an element is waited for, if what is recorded is followed.
     hold: Option<Duration>,
     /// The element that was given in part: its number there, its time, and the session that it is of.
     open: Option<Open>,
@@ -123,7 +123,7 @@ impl Source {
         }
     }
 
-    /// The same, where others wait for so long for an element of it that goes on.
+    /// The same, where the rest of an element is waited for so long when the connection broke.
     pub(super) fn holding(self, hold: Option<Duration>) -> Source {
         Source { hold, ..self }
     }

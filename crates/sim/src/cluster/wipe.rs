@@ -49,6 +49,14 @@ impl Cluster {
     /// The manager's machine loses its disk: all processes end, it is made anew of what targets have, and everything is started again.
     /// Nodes have reported when this returns.
     pub(super) fn wipe_manager(&self) -> Recovered {
+        let recovered = self.remade();
+        self.restart_manager();
+        (0..self.nodes.len()).for_each(|node| self.restart_node(node));
+        recovered
+    }
+
+    /// The same, and nothing is started again.
+    pub(super) fn remade(&self) -> Recovered {
         self.crash_manager();
         (0..self.nodes.len()).for_each(|node| self.kill_node(node));
         let seen = self.look();
@@ -56,8 +64,6 @@ impl Cluster {
         let (policy, now) = (self.spec.policy, self.world.clock().wall());
         let recovered = recover(&mut engine, seen, policy, now, &*self.world.random());
         *self.manager.engine.borrow_mut() = engine;
-        self.restart_manager();
-        (0..self.nodes.len()).for_each(|node| self.restart_node(node));
         recovered.expect("a fresh engine has no cluster")
     }
 

@@ -155,23 +155,17 @@ fn a_file_that_was_mended_before_anything_of_it_was_written_says_what_it_is_when
     let number = file.entry().file;
     writer.host.crash();
     drop(file);
-    let bytes = pattern(300_000, 45);
-    let (files, control, written) = (keeper.files.clone(), keeper.control.clone(), bytes.clone());
+    let (files, control) = (keeper.files.clone(), keeper.control.clone());
     world.run(async move {
         control.change(Change::ClientGone(ClientGone { client: gone })).await.expect("root");
         // The fence makes what is not there, and does not know what it is part of.
         files.mend(number).await.expect("it is mended").expect("nobody has it");
         let file = files.open_to_write("/x", beside()).await.expect("it opens");
-        file.write_at(Bytes::ZERO, Slice::from(written)).await.expect("it is taken");
+        file.write_at(Bytes::ZERO, Slice::from(pattern(300_000, 45))).await.expect("it is taken");
         file.close().await.expect("it is durable");
     });
-    let recovered = cluster.wipe_manager();
+    // Nothing was copied: all that is known of it is what its components say.
+    let recovered = cluster.remade();
     let found = recovered.findings.iter().find(|found| found.file == number && found.what == What::Unknown);
-    let path = found.expect("its components say what they are part of").path.clone();
-    let (_host, files) = cluster.client("reader");
-    world.run(async move {
-        let file = files.open(&path, beside()).await.expect("it opens");
-        assert_eq!(file.entry().attributes.mode, 0o640);
-        assert!(file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("it can be read") == bytes);
-    });
+    assert!(found.is_some_and(|found| found.path.starts_with("/lost+found/")), "{:?}", recovered.findings);
 }

@@ -204,32 +204,37 @@ fn a_tail_without_parity_goes_on_with_what_others_have_when_a_target_goes_away_w
         let chance = world.random();
         let mut recording = Recording::begin(&cluster, 1);
         let tail = Tail::begin(&cluster, "tail");
-        // One of three blocks, or of four.
-        let large = |recording: &mut Recording| {
-            recording.tell_time(&world);
-            recording.offer(&world, 150_000 + chance.below(100_000) as usize);
-            recording.recorder.tick().expect("it goes on");
-        };
-        for _ in 0..40 {
-            large(&mut recording);
-            world.run_for(Duration::from_millis(100));
-        }
-        let end = world.now() + Duration::from_secs(60);
-        while !tail.told.borrow().is_within {
-            assert!(world.now() < end, "its pieces come one after the other");
-            if chance.below(100) == 0 {
-                large(&mut recording);
+        let small = |recording: &mut Recording, steps: u32| {
+            for _ in 0..steps {
+                recording.tell_time(&world);
+                recording.offer(&world, chance.below(3000) as usize);
+                recording.recorder.tick().expect("it goes on");
+                world.run_for(Duration::from_millis(100));
             }
-            world.run_for(Duration::from_micros(200));
+        };
+        small(&mut recording, 50);
+        // Some blocks of it go to one target, and the rest is not there yet.
+        let (number, time) = (recording.offered, Timestamp(world.clock().wall().0 + recording.offered as i64));
+        let begins = [recording.session.to_le_bytes(), number.to_le_bytes()].concat();
+        recording.recorder.begin(time, &[]).expect("there is room");
+        recording.recorder.part(&begins).expect("there is room");
+        recording.recorder.part(&[7; 150_000]).expect("there is room");
+        recording.accepted.push(number);
+        recording.times.push(time);
+        recording.offered += 1;
+        let end = world.now() + Duration::from_secs(10);
+        while !tail.told.borrow().is_within {
+            assert!(world.now() < end, "what is there of it is told");
+            world.run_for(Duration::from_millis(1));
         }
-        // It is the one that has the rest of the element once in three times.
+        // It is that one, once in three times.
         strike(&cluster, &tail.machine, nodes[at], 0);
-        for _ in 0..100 {
-            large(&mut recording);
-            world.run_for(Duration::from_millis(100));
-        }
+        recording.tell_time(&world);
+        recording.recorder.part(&[7; 50_000]).expect("there is room");
+        recording.recorder.end().expect("there is room");
+        small(&mut recording, 600);
         let (told, all) = (tail.told.borrow().elements.len(), recording.accepted.len());
-        assert!(told > 60, "{told} of {all} while node {} is away", nodes[at]);
+        assert!(told > 300, "{told} of {all} while node {} is away", nodes[at]);
         cluster.network().heal();
         recording.settle(&world);
         world.run_for(Duration::from_secs(30));
