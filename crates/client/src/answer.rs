@@ -15,7 +15,7 @@ use forebay_model::{Gap, Kind, Result, Timestamp};
 use forebay_wire::command::QueryRequest;
 use std::sync::Arc;
 
-pub(crate) use cursor::conjunction;
+pub(crate) use cursor::{conjunction, later};
 
 /// Breaks in a row, without an item between them, after which an answer gives up.
 const MOST_BREAKS: u32 = 8;

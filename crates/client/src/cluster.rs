@@ -1,6 +1,6 @@
 //! A cluster, as a program holds it.
 
-use crate::answer::{Answer, Event, conjunction};
+use crate::answer::{Answer, Event, conjunction, later};
 use crate::heaps::Heaps;
 use crate::objects::Objects;
 use crate::peer::Peer;
@@ -253,7 +253,13 @@ impl Cluster {
         while status.state == RingState::Recovering {
             status = self.ring(ring)?;
         }
-        let text = conjunction(text, status.next_sequence);
+        let is_spread = self.peer.survey_ring(ring)?.is_some_and(|known| known.parts.len() > 1);
+        let text = match (is_spread, status.newest) {
+            (false, _) => conjunction(text, status.next_sequence),
+            // Over several targets there is no number that lasts.
+            (true, Some(newest)) => later(text, newest),
+            (true, None) => text.to_string(),
+        };
         self.query_with(ring, &text, QueryOptions { follow: true, ..options })
     }
 

@@ -117,6 +117,16 @@ fn a_ring_with_parity_over_three_nodes_is_recorded_and_answers_the_same_without_
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["elements"], 20_000, "{shown}");
     assert!(served.misuse(&place, &["query", "/wide", "seq > 5"]).contains("several targets"));
+    // Who watches is shown what comes from now on: it is recorded until that was shown.
+    let tail = served.command(&place, &["tail", "/wide", "--limit", "1", "--raw"]).stdout(Stdio::piped()).spawn();
+    let mut tail = tail.unwrap();
+    let mut later = String::new();
+    while tail.try_wait().unwrap().is_none() {
+        fed(&served, &place, &["record", "/wide", "--stdin", "lines"], b"later\n");
+        later += "later";
+    }
+    assert_eq!(text(tail.wait_with_output().unwrap().stdout), "later");
+    let all = all + &later;
     let pinned = ["pin", "/wide", "--from", "1h ago", "--to", "now", "--label", "kept"];
     served.ok(&place, &pinned);
     assert_eq!(query(), all, "in the order of recording each time");

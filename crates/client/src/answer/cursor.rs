@@ -1,8 +1,8 @@
 //! How far an answer has come, and how it goes on after a break: the query is asked again from the last element on,
 //! and what was given already is passed over.
 
-use forebay_model::Bytes;
 use forebay_model::ring::{Batch, Item};
+use forebay_model::{Bytes, Timestamp};
 use forebay_wire::command::QueryRequest;
 use forebay_wire::ring::size;
 
@@ -209,8 +209,17 @@ impl Cursor {
 
 /// The query `text`, of what has sequence `from` or more.
 pub(crate) fn conjunction(text: &str, from: u64) -> String {
+    both(text, &format!("seq >= {from}"))
+}
+
+/// The query `text`, of what is later than this.
+pub(crate) fn later(text: &str, than: Timestamp) -> String {
+    both(text, &format!("after {}", Timestamp(than.0.saturating_add(1))))
+}
+
+fn both(text: &str, other: &str) -> String {
     match text.trim() {
-        "" => format!("seq >= {from}"),
-        text => format!("({text}) and seq >= {from}"),
+        "" => other.to_string(),
+        text => format!("({text}) and {other}"),
     }
 }
