@@ -7,6 +7,7 @@ use crate::seeds::Chance;
 use forebay_env::Clock;
 use forebay_model::{Bytes, Moment, Result, TargetId, Timestamp};
 use forebay_wire::control::cluster::{AddNode, Report, Reported, TargetReport};
+use forebay_wire::control::files::Close;
 use forebay_wire::control::names::{CreateFile, Entry, FileId, MakeDirectory, Place, SetAttributes, Stat};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Question, Reply};
@@ -187,4 +188,9 @@ impl Clock for Still {
     fn sleep_until(&self, _: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
         Box::pin(std::future::pending())
     }
+}
+
+/// Nothing is said of a file that is closed; to be filled in with what is.
+pub(crate) fn close(file: FileId) -> Close {
+    Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }
 }

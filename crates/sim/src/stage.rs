@@ -2,13 +2,13 @@
 //! scenarios about faults share.
 
 use crate::anatomy::{Part, anatomy};
-use crate::audit::{Answer, Known, audit, audit_some};
+use crate::audit::{Answer, Known, audit, audit_some, runs};
 use crate::disk::{DiskSpec, SimDisk};
 use crate::feeder::Feeder;
 use crate::reader::{Event, read};
 use crate::world::World;
 use forebay_env::{Clock, Env, Random, Spawner};
-use forebay_model::ring::{RingSpec, RingStatus};
+use forebay_model::ring::{Pin, RingSpec, RingStatus};
 use forebay_model::{Bytes, Cause, Gap, Profile, Result, Timestamp};
 use forebay_target::verify::{Found, verify};
 use forebay_target::{Ring, Target};
@@ -265,6 +265,25 @@ pub async fn look(env: &Env, target: &Rc<Target>, book: &Rc<RefCell<Book>>) -> s
         audit_some(&found, &known, &asked, gone).map_err(|e| format!("{text}: {e}"))?;
     }
     Ok(Look { answer, status, complaints: target.complaints().to_vec() })
+}
+
+/// Looks at the ring as [`look`] does: what was acknowledged is there, and nothing of it is damaged. `doing` says what happened before.
+pub async fn look_whole(env: &Env, target: &Rc<Target>, book: &Rc<RefCell<Book>>, doing: &str) -> Look {
+    let seen = look(env, target, book).await.unwrap_or_else(|e| panic!("{doing}: {e}"));
+    let (acknowledged, next) = (book.borrow().acknowledged, seen.status.next_sequence);
+    assert!(next >= acknowledged, "{doing}: {acknowledged} were acknowledged, and the ring goes on at {next}");
+    let damaged = &seen.answer.told - &seen.answer.expired;
+    assert!(damaged.is_empty(), "{doing}: {} are told to be damaged", runs(&damaged));
+    seen
+}
+
+impl Look {
+    /// A pin of which all was there has it still, but perhaps for its first element, whose beginning may have lain before it.
+    pub fn holds(&self, pin: &Pin, doing: &str) {
+        let held = pin.first_sequence + 1..pin.end_sequence.min(self.status.next_sequence);
+        let gone: BTreeSet<u64> = held.filter(|n| !self.answer.returned.contains(n)).collect();
+        assert!(gone.is_empty(), "{doing}: pin {} has lost {}", pin.id, runs(&gone));
+    }
 }
 
 fn known_of(book: &Rc<RefCell<Book>>) -> BTreeMap<u64, Known> {

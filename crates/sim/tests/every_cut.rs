@@ -7,11 +7,10 @@
 use forebay_env::Env;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Result};
-use forebay_sim::audit::runs;
 use forebay_sim::disk::{Survival, presets};
 use forebay_sim::feeder::Feeder;
 use forebay_sim::seeds;
-use forebay_sim::stage::{Book, Ending, NAME, Scene, Stage, element, look, record};
+use forebay_sim::stage::{Book, Ending, NAME, Scene, Stage, element, look_whole, record};
 use forebay_target::Target;
 use forebay_target::catalog::GroupClass;
 use std::cell::RefCell;
@@ -200,11 +199,7 @@ fn cut(start: &Scene, steps: &[Step], cut: u64, survival: Survival, again: bool)
 
 async fn check(env: Env, book: Rc<RefCell<Book>>, expected: Expected, doing: &str) {
     let target = Target::open(env.clone()).await.unwrap_or_else(|e| panic!("{doing}: the target does not open: {e}"));
-    let seen = look(&env, &target, &book).await.unwrap_or_else(|e| panic!("{doing}: {e}"));
-    let (acknowledged, next) = (book.borrow().acknowledged, seen.status.next_sequence);
-    assert!(next >= acknowledged, "{doing}: {acknowledged} were acknowledged, and the ring goes on at {next}");
-    let damaged = &seen.answer.told - &seen.answer.expired;
-    assert!(damaged.is_empty(), "{doing}: {} are told to be damaged", runs(&damaged));
+    let seen = look_whole(&env, &target, &book, doing).await;
     let pins: BTreeSet<u64> = seen.status.pins.iter().map(|p| p.id).collect();
     let rings: BTreeSet<String> = target.status().into_iter().map(|ring| ring.spec.name).collect();
     let wanted: BTreeSet<String> = expected.rings.iter().map(|name| (*name).to_owned()).collect();
@@ -223,11 +218,7 @@ async fn check(env: Env, book: Rc<RefCell<Book>>, expected: Expected, doing: &st
         Some(Step::Shrink) => assert!((0..=1).contains(&(expected.groups - groups)), "{doing}: {groups} groups"),
         _ => assert_eq!(groups, expected.groups, "{doing}: groups"),
     }
-    for pin in &seen.status.pins {
-        let held = pin.first_sequence + 1..pin.end_sequence.min(next);
-        let gone: BTreeSet<u64> = held.filter(|n| !seen.answer.returned.contains(n)).collect();
-        assert!(gone.is_empty(), "{doing}: pin {} has lost {}", pin.id, runs(&gone));
-    }
+    seen.status.pins.iter().for_each(|pin| seen.holds(pin, doing));
     // It goes on.
     record(&env, &target, &book, 4).await.unwrap_or_else(|e| panic!("{doing}: recording on: {e}"));
     target.close().await.unwrap_or_else(|e| panic!("{doing}: closing: {e}"));

@@ -3,7 +3,7 @@ use crate::draft::View;
 use crate::keys;
 use crate::principal::Principal;
 use crate::records::{Layout, Moves};
-use crate::testing::{NODES, Stage, healthy, report, root, targets_of};
+use crate::testing::{NODES, Stage, close, healthy, report, root, targets_of};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Kind, TargetId};
 use forebay_wire::control::cluster::{AddNode, Report, SetTarget, TargetReport, TargetState};
@@ -30,15 +30,7 @@ impl Stage {
                 CreateFile { place, mode: 0o644, exclusive: true, policy, open: true, alone: true, cached: false };
             let Reply::Grant(grant) = self.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
             let file = grant.entry.file;
-            self.root(Change::Close(Close {
-                file,
-                size: Some(Bytes::gib(1)),
-                modified: None,
-                upkeep: false,
-                unfinished: false,
-                cuts: None,
-            }))
-            .unwrap();
+            self.root(Change::Close(Close { size: Some(Bytes::gib(1)), ..close(file) })).unwrap();
             file
         });
         made.collect()

@@ -1,5 +1,5 @@
 use crate::principal::Principal;
-use crate::testing::{CLUSTER, Stage, create, report, root, targets_of, unchanged, user};
+use crate::testing::{CLUSTER, Stage, close, create, report, root, targets_of, unchanged, user};
 use forebay_model::Bytes;
 use forebay_model::layout::Raid;
 use forebay_model::{Kind, ObjectId, Result, TargetId};
@@ -223,16 +223,7 @@ fn to_write_a_file_has_to_be_open_and_what_is_removed_is_renewed_for_nobody() {
     assert!(renew(&mut stage, &other, file, false).is_ok());
     stage.restart();
     assert!(renew(&mut stage, &root(), file, true).is_ok());
-    stage
-        .root(Change::Close(Close {
-            file,
-            size: Some(Bytes(5)),
-            modified: None,
-            upkeep: false,
-            unfinished: false,
-            cuts: None,
-        }))
-        .unwrap();
+    stage.root(Change::Close(Close { size: Some(Bytes(5)), ..close(file) })).unwrap();
     assert_eq!(renew(&mut stage, &root(), file, true).unwrap_err().kind, Kind::Stale);
     stage.root(Change::RemoveFile(RemoveFile::at(Place::path("a")))).unwrap();
     assert_eq!(renew(&mut stage, &root(), file, false).unwrap_err().kind, Kind::Missing);
@@ -255,9 +246,7 @@ fn who_has_a_file_open_to_write_may_fence_it_by_one_step_and_nobody_else() {
     assert_eq!(targets.check(&stage, &before, 0, Rights::READ, Some(2)).unwrap_err().kind, Kind::Stale);
     let after = renew(&mut stage, &root(), file, true).unwrap();
     targets.check(&stage, &after, 0, Rights::WRITE, Some(2)).unwrap();
-    stage
-        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }))
-        .unwrap();
+    stage.root(Change::Close(close(file))).unwrap();
     assert_eq!(stage.root(fence(3)).unwrap_err().kind, Kind::Stale);
 }
 
@@ -272,7 +261,7 @@ fn a_file_is_open_for_a_user_and_not_for_whoever_has_its_clients_number() {
     stage.put_raw([(key, None)]);
     let thief = Principal { client: owner.client, ..user(6) };
     assert_eq!(renew(&mut stage, &thief, file, true).unwrap_err().kind, Kind::Stale);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
+    let close = Change::Close(close(file));
     assert!(renew(&mut stage, &owner, file, true).is_ok());
     assert_eq!(stage.change(&thief, close).unwrap_err().kind, Kind::Missing);
 }
@@ -304,8 +293,7 @@ fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone(
     stage.change(&user(5), open(false)).unwrap();
     stage.change(&user(6), open(false)).unwrap();
     assert_eq!(stage.change(&user(5), open(true)).unwrap_err().kind, Kind::Busy);
-    let close =
-        || Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
+    let close = || Change::Close(close(file));
     stage.change(&user(6), close()).unwrap();
     stage.change(&user(5), open(true)).unwrap();
     stage.root(Change::ClientGone(ClientGone { client: user(5).client })).unwrap();
@@ -389,8 +377,7 @@ fn whoever_writes_what_is_revoked_has_to_open_it_again_which_its_mode_may_not_al
     stage.change(&owner, Change::Revoke(Revoke { file })).unwrap();
     for by in [&owner, &other] {
         assert_eq!(renew(&mut stage, by, file, true).unwrap_err().kind, Kind::Stale);
-        let close =
-            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
+        let close = Change::Close(close(file));
         assert_eq!(stage.change(by, close).unwrap_err().kind, Kind::Missing);
     }
     let Reply::Unscrubbed(left) =

@@ -1,6 +1,6 @@
 use crate::manager::Manager;
 use crate::principal::Principal;
-use crate::testing::{Stage, root, user};
+use crate::testing::{Stage, close, root, user};
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::{
     After, Caching, Callback, Called, ClientGone, Close, Grant, Kept, LEASE, Listen, MakeWay, OpenToRead, OpenToWrite,
@@ -72,7 +72,7 @@ impl Stage {
     }
 
     fn close(&mut self, by: &Principal, file: FileId) {
-        let close = Close { file, size: Some(Bytes(1)), modified: None, upkeep: false, unfinished: false, cuts: None };
+        let close = Close { size: Some(Bytes(1)), ..close(file) };
         self.change(by, Change::Close(close)).unwrap();
     }
 
@@ -185,7 +185,7 @@ fn who_is_called_back_and_does_not_answer_loses_the_file_when_its_lease_is_over_
     assert_eq!(read.caching, Caching::Nothing);
     assert!(stage.is_to_be_mended(file));
     assert_eq!(stage.stat(&root(), Place::of(file)).unwrap().attributes.version, version + 1);
-    let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None };
+    let close = close(file);
     assert_eq!(stage.change(&gone, Change::Close(close)).unwrap_err().kind, Kind::Missing);
     stage.listen(&next, gave(read, false), true);
     // Who was silent is told what it lost as soon as it asks again.
@@ -480,7 +480,7 @@ fn who_could_not_close_a_file_still_keeps_what_it_wrote_and_is_called_back() {
     stage.keeps(&reader);
     let (quota, policy) = (Quota { hard_bytes: Some(Bytes(100)), ..Quota::default() }, None);
     stage.root(Change::SetVolume(SetVolume { volume: 1, quota: Some(quota), policy })).unwrap();
-    let close = Close { file, size: Some(Bytes(101)), modified: None, upkeep: false, unfinished: false, cuts: None };
+    let close = Close { size: Some(Bytes(101)), ..close(file) };
     assert_eq!(stage.change(&writer, Change::Close(close)).unwrap_err().kind, Kind::Full);
     assert_eq!(stage.try_cached(&reader, false).unwrap(), None, "it is open as before");
 }

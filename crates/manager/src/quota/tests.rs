@@ -1,5 +1,5 @@
 use super::GRACE;
-use crate::testing::{Stage, entry, root, unchanged, user};
+use crate::testing::{Stage, close, entry, root, unchanged, user};
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::{Close, OpenToWrite};
 use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
@@ -64,16 +64,7 @@ fn a_file_that_grew_too_large_stays_open_and_may_be_closed_with_less() {
         cached: false,
     });
     stage.change(&user(5), open.clone()).unwrap();
-    let close = |size| {
-        Change::Close(Close {
-            file,
-            size: Some(Bytes(size)),
-            modified: None,
-            upkeep: false,
-            unfinished: false,
-            cuts: None,
-        })
-    };
+    let close = |size| Change::Close(Close { size: Some(Bytes(size)), ..close(file) });
     is_full(stage.change(&user(5), close(101)), &["101 B", "100 B"]);
     let closed = entry(stage.change(&user(5), close(100)).unwrap());
     assert_eq!(closed.attributes.size, Bytes(100));
@@ -88,9 +79,7 @@ fn root_opens_a_file_for_its_upkeep_and_closes_it_as_it_is_whatever_the_bounds_a
     let open = |upkeep| {
         Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone: false, upkeep, yields: false, cached: false })
     };
-    let close = |size, upkeep| {
-        Change::Close(Close { file, size: Some(Bytes(size)), modified: None, upkeep, unfinished: false, cuts: None })
-    };
+    let close = |size, upkeep| Change::Close(Close { size: Some(Bytes(size)), upkeep, ..close(file) });
     stage.change(&user(5), open(false)).unwrap();
     stage.change(&user(5), close(100, false)).unwrap();
     is_full(stage.root(open(false)), &["100 B"]);

@@ -10,7 +10,7 @@ use crate::records::{
     Absence, Absent, Copied, Inode, Layout, Move, Moves, Orders, component_of, decode, encode, object,
 };
 use crate::seeds::{self, Chance};
-use crate::testing::{NODES, Stage, create, entry, report, root, unchanged, user};
+use crate::testing::{NODES, Stage, close, create, entry, report, root, unchanged, user};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::access::User;
@@ -67,16 +67,7 @@ fn written(stage: &mut Stage, file: FileId, size: u64) {
     stage
         .root(Change::OpenToWrite(OpenToWrite { place, alone: true, upkeep: false, yields: false, cached: false }))
         .unwrap();
-    stage
-        .root(Change::Close(Close {
-            file,
-            size: Some(Bytes(size)),
-            modified: None,
-            upkeep: false,
-            unfinished: false,
-            cuts: None,
-        }))
-        .unwrap();
+    stage.root(Change::Close(Close { size: Some(Bytes(size)), ..close(file) })).unwrap();
 }
 
 /// The layouts of all that an engine has.

@@ -1,7 +1,7 @@
 use crate::principal::Principal;
-use crate::testing::{Stage, report, root, user};
+use crate::testing::{Stage, close, report, root, user};
 use forebay_model::Kind;
-use forebay_wire::control::files::{After, ClientGone, Close, OpenToWrite, Scrubbed};
+use forebay_wire::control::files::{After, ClientGone, OpenToWrite, Scrubbed};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn what_is_open_to_write_is_known_after_a_restart_until_it_is_closed() {
     open(&mut stage, 2, file);
     stage.restart();
     assert_eq!(writers(&mut stage), [(file.0, 1), (file.0, 2)]);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
+    let close = Change::Close(close(file));
     stage.change(&Principal::root(1), close.clone()).unwrap();
     assert_eq!(stage.change(&Principal::root(1), close.clone()).unwrap_err().kind, Kind::Missing);
     stage.restart();
@@ -75,7 +75,7 @@ fn a_client_that_is_silent_for_too_long_is_gone_and_what_it_wrote_is_scrubbed() 
     stage.restart();
     assert_eq!(writers(&mut stage), [(file.0, 2)]);
     assert_eq!(to_scrub(&mut stage), [file, other]);
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
+    let close = Change::Close(close(file));
     assert_eq!(stage.change(&Principal::root(3), close).unwrap_err().kind, Kind::Missing);
     let scrubbed = |file| Change::Scrubbed(Scrubbed { file });
     assert_eq!(stage.change(&user(5), scrubbed(file)).unwrap_err().kind, Kind::Forbidden);

@@ -1,12 +1,12 @@
 use crate::manager::Settings;
 use crate::principal::Principal;
-use crate::testing::{NODES, Stage, report, root, targets_of, user};
+use crate::testing::{NODES, Stage, close, report, root, targets_of, user};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    AskDegraded, Close, ComponentState, Degraded, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill,
-    Renew, Renewed,
+    AskDegraded, ComponentState, Degraded, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew,
+    Renewed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -60,7 +60,7 @@ impl Stage {
     }
 
     fn leave(&mut self, by: &Principal, file: FileId) {
-        let close = Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None };
+        let close = close(file);
         self.change(by, Change::Close(close)).unwrap();
     }
 
@@ -245,9 +245,7 @@ fn a_component_is_emptied_by_one_client_then_written_by_all_and_then_read_again(
     assert_eq!(states(&stage.open(&writer, file, false).unwrap())[2], ComponentState::Missed);
     // Somebody else begins anew when it has closed the file.
     assert_eq!(kind(stage.refill(&writer, file, 2, false)), Kind::Busy);
-    stage
-        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }))
-        .unwrap();
+    stage.root(Change::Close(close(file))).unwrap();
     stage.refill(&writer, file, 2, false).unwrap();
     stage.open(&root(), file, false).unwrap();
     assert_eq!(kind(stage.refill(&root(), file, 2, true)), Kind::Busy);

@@ -1,11 +1,10 @@
 use crate::principal::Principal;
-use crate::testing::{NODES, Stage, report, root, targets_of, user};
+use crate::testing::{NODES, Stage, close, report, root, targets_of, user};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    After, Close, ComponentState, GivenUp, Grant, OpenToRead, OpenToWrite, Refill, Relocate, Relocated, Relocating,
-    Relocation,
+    After, ComponentState, GivenUp, Grant, OpenToRead, OpenToWrite, Refill, Relocate, Relocated, Relocating, Relocation,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -42,11 +41,7 @@ impl Stage {
     }
 
     fn shut(&mut self, by: &Principal, file: FileId) {
-        self.change(
-            by,
-            Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }),
-        )
-        .unwrap();
+        self.change(by, Change::Close(close(file))).unwrap();
     }
 
     fn opened(&mut self, by: &Principal, file: FileId, alone: bool) -> Result<Reply> {

@@ -1,8 +1,8 @@
 use crate::principal::Principal;
-use crate::testing::{Stage, create, root, unchanged, user};
+use crate::testing::{Stage, close, create, root, unchanged, user};
 use forebay_model::layout::Raid;
 use forebay_model::{Kind, Timestamp};
-use forebay_wire::control::files::{AskUnverified, Close, FoundDamaged, OpenToWrite, Unverified, Verified};
+use forebay_wire::control::files::{AskUnverified, FoundDamaged, OpenToWrite, Unverified, Verified};
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -22,15 +22,7 @@ impl Stage {
         };
         let Reply::Grant(grant) = self.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
         let file = grant.entry.file;
-        self.root(Change::Close(Close {
-            file,
-            size: None,
-            modified: None,
-            upkeep: false,
-            unfinished: false,
-            cuts: None,
-        }))
-        .unwrap();
+        self.root(Change::Close(close(file))).unwrap();
         file
     }
 
@@ -84,9 +76,7 @@ fn a_file_that_somebody_is_alone_with_or_left_is_verified_later() {
     assert_eq!(stage.due(), [file], "beside others it can be");
     stage.root(open(true)).unwrap();
     assert_eq!(stage.due(), []);
-    stage
-        .root(Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None }))
-        .unwrap();
+    stage.root(Change::Close(close(file))).unwrap();
     assert_eq!(stage.due(), [file]);
 }
 
@@ -98,7 +88,7 @@ fn who_yields_has_a_file_open_until_somebody_wants_to_be_alone_with_it_and_write
     let open = |alone, yields| {
         Change::OpenToWrite(OpenToWrite { place: Place::of(file), alone, upkeep: yields, yields, cached: false })
     };
-    let close = Change::Close(Close { file, size: None, modified: None, upkeep: false, unfinished: false, cuts: None });
+    let close = Change::Close(close(file));
     let version = |reply: Reply| match reply {
         Reply::Grant(grant) => grant.entry.attributes.version,
         other => panic!("{other:?} is no grant"),
