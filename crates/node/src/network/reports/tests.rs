@@ -15,19 +15,19 @@ use std::cell::Cell;
 const HUNG: TargetId = TargetId(1);
 const WELL: TargetId = TargetId(2);
 
-/// Hands on what is reported, and tells one target to fence two objects, if it is to.
-struct Manager(Sender<Report>, Option<TargetId>);
+/// Hands on what is reported, and tells one target to fence so many objects.
+struct Manager(Sender<Report>, Option<(TargetId, u64)>);
 
 impl ToManager for Manager {
     fn report(&self, report: Report) -> FabricFuture<Result<Reported>> {
         drop(self.0.send(report));
-        let Some(target) = self.1 else {
+        let Some((target, orders)) = self.1 else {
             return Box::pin(async { Err(Error::disconnected("the manager is away")) });
         };
         let order = |object| Order { object: ObjectId { volume: 1, object }, version: 2, remove: false };
         let key = VersionedKey { version: 1, key: Hidden(vec![3; 32]) };
         let to = |id, orders| ToTarget { target: id, keys: vec![key.clone()], orders, refused: None };
-        let targets = vec![to(target, vec![order(1), order(2)]), to(WELL, Vec::new())];
+        let targets = vec![to(target, (1..=orders).map(order).collect()), to(WELL, Vec::new())];
         Box::pin(async {
             Ok(Reported { epoch: 7, least_epoch: 7, targets, wall: real::clock::wall(), shut_out: vec![] })
         })
@@ -118,7 +118,7 @@ fn a_target_that_does_not_do_what_it_is_told_does_not_keep_its_node_from_reporti
         let node = Node::new(env.clone(), doors.into(), bounds, 1);
         let (to_manager, mut reports) = mailbox();
         let identity = Identity { node: 7, cluster: 77, address: "here".to_string() };
-        let manager = Rc::new(Manager(to_manager, Some(HUNG)));
+        let manager = Rc::new(Manager(to_manager, Some((HUNG, 2))));
         env.spawner.detach(node.clone().keep_reporting(identity, manager, |_| {}));
         // It says what it is, and no more: what it is told to fence is kept, so that it is never answered.
         let kept = Rc::new(Cell::new(0));
@@ -151,6 +151,39 @@ fn a_target_that_does_not_do_what_it_is_told_does_not_keep_its_node_from_reporti
         let now = env.clock.wall();
         assert!(shown(&node, WELL, now).is_ok());
         assert_eq!(shown(&node, HUNG, now).expect_err("it did not fence").kind, Kind::Busy);
+    })
+    .expect("the loop of the network");
+}
+
+#[test]
+fn many_orders_to_a_slow_target_do_not_keep_its_node_from_reporting_and_what_is_left_is_told_again() {
+    real::run_network(|env| async move {
+        let (slow, mut orders) = mailbox();
+        let door = TargetDoor { id: WELL, handle: TargetHandle::new(slow) };
+        let bounds = Bounds { patience: Duration::from_millis(200), ..Bounds::default() };
+        let node = Node::new(env.clone(), vec![door], bounds, 1);
+        let (to_manager, mut reports) = mailbox();
+        let identity = Identity { node: 7, cluster: 77, address: "here".to_string() };
+        env.spawner.detach(node.keep_reporting(identity, Rc::new(Manager(to_manager, Some((WELL, 50)))), |_| {}));
+        let clock = env.clock.clone();
+        env.spawner.detach(async move {
+            while let Some(order) = orders.receive().await {
+                match order {
+                    Asked::Ask { answer, .. } => drop(answer.send(Ok(Reply::Info(info(WELL))), 0).await),
+                    Asked::Fence { answer, .. } => {
+                        // Less than is waited for one.
+                        clock.sleep(Duration::from_millis(60)).await;
+                        drop(answer.send(Ok(()), 0).await);
+                    }
+                    _ => panic!("nothing else was told"),
+                }
+            }
+        });
+        reports.receive().await.expect("the first report");
+        let second = reports.receive().await.expect("the next report");
+        let (done, epoch) = (second.targets[0].carried_out.len(), second.targets[0].epoch);
+        assert!(done < 10, "{done} of 50 were carried out before the next report");
+        assert_eq!(epoch, 0, "not all of them were");
     })
     .expect("the loop of the network");
 }
