@@ -173,7 +173,7 @@ fn many_orders_to_a_slow_target_do_not_keep_its_node_from_reporting_and_what_is_
                     Asked::Fence { answer, .. } => {
                         // Less than is waited for one.
                         clock.sleep(Duration::from_millis(60)).await;
-                        drop(answer.send(Ok(()), 0).await);
+                        answer.send(Ok(()), 0).await;
                     }
                     _ => panic!("nothing else was told"),
                 }
