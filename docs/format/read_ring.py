@@ -25,7 +25,7 @@ def read_catalog(device):  # superblock.md, checkpoint.md
         device.seek(which << 16)
         magic, version, length, crc, body = struct.unpack("<8s3I65516s", root := device.read(1 << 16))
         if (magic, version) == (b"FOREBAY\0", 1) and crc32c(body[:length]) ^ crc32c(root[:16]) == crc:
-            target, _, _, area, areas_at, *layout = (p := Postcard(body)).ints(9)
+            target, _, _, _, area, areas_at, *layout = (p := Postcard(body)).ints(10)
             roots.append((p.ints(3), which, target, areas_at + area * which, layout))
     for (_, length, crc), _, target, area_at, layout in sorted(roots, reverse=True):
         device.seek(area_at)

@@ -22,6 +22,9 @@ pub(crate) const PREFIX: usize = 20;
 pub struct Superblock {
     /// The device, by chance at format time.
     pub target: TargetId,
+    /// What records in logs are marked with, by chance at format time. It does not leave the device, so that nobody writes
+    /// bytes that pass for a record.
+    pub mark: u128,
     /// When it was formatted.
     pub formatted: Timestamp,
     /// Where things lie.

@@ -72,6 +72,10 @@ impl Core {
         self.superblock.borrow().target.0
     }
 
+    pub(crate) fn mark(&self) -> u128 {
+        self.superblock.borrow().mark
+    }
+
     pub(crate) fn formatted(&self) -> forebay_model::Timestamp {
         self.superblock.borrow().formatted
     }
@@ -288,7 +292,8 @@ impl Target {
     pub async fn format_as(env: Env, profile: Profile, layout: Layout) -> Result<()> {
         let target = u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
         let mut superblock = Superblock {
-            target: TargetId(target),
+            target: TargetId(by_chance()),
+            mark: by_chance(),
             formatted: env.clock.wall(),
             layout,
             generation: 0,

@@ -45,6 +45,7 @@ fn superblock() -> Superblock {
     let size = Bytes::mib(64);
     Superblock {
         target: TargetId(0x0123_4567_89ab_cdef),
+        mark: 5 << 90,
         formatted: Timestamp(-5),
         layout: Layout::for_device(size).expect("64 MiB can be formatted"),
         generation: 300,
@@ -74,9 +75,16 @@ fn trailer() -> Trailer {
 fn the_page_of_the_superblock_has_its_fields() {
     let (page, superblock) = (include_str!("../../../docs/format/superblock.md"), superblock());
     let own = fields(&superblock);
-    assert_eq!(own, ["target", "formatted", "layout", "generation", "checkpoint_len", "checkpoint_crc", "profile"]);
+    assert_eq!(
+        own,
+        ["target", "mark", "formatted", "layout", "generation", "checkpoint_len", "checkpoint_crc", "profile"]
+    );
     let body = page.split_once("## Body").unwrap().1;
-    names_in_order(body, "", &["target".into(), "formatted".into(), "layout".into(), "generation".into()]);
+    names_in_order(
+        body,
+        "",
+        &["target".into(), "mark".into(), "formatted".into(), "layout".into(), "generation".into()],
+    );
     names_in_order(body, "layout.", &fields(&superblock.layout));
     names_in_order(body, "profile.", &fields(&superblock.profile));
     names_in_order(body.split_once("A point is").unwrap().1, "", &fields(&superblock.profile.points[0]));
@@ -86,7 +94,11 @@ fn the_page_of_the_superblock_has_its_fields() {
     assert_eq!((&root[..8], word(8)), (&b"FOREBAY\0"[..], 1));
     assert_eq!(word(16), crc32c(&root[..16]) ^ crc32c(&root[20..20 + word(12) as usize]));
     assert_eq!(&root[20..29], [0xef, 0x9b, 0xaf, 0xcd, 0xf8, 0xac, 0xd1, 0x91, 0x01], "the target, as a varint");
-    assert_eq!(root[29], 9, "the time, as a zigzag varint");
+    assert_eq!(
+        root[29..44],
+        [&[0x80; 12][..], &[0xc0, 2, 9][..]].concat(),
+        "the mark, and the time as a zigzag varint"
+    );
 }
 
 #[test]
@@ -307,7 +319,7 @@ fn the_page_of_logs_has_the_bytes_of_a_record_and_all_changes() {
             names_in_order(row, "", &fields(change));
         }
     }
-    let stamp = Stamp { target: TargetId(1 << 100 | 16), epoch: 32, number: 40, durable: 48, group: 56, block: 60 };
+    let stamp = Stamp { mark: 1 << 100 | 16, epoch: 32, number: 40, durable: 48, group: 56, block: 60 };
     let mut bytes = record::encode(&changes).unwrap();
     record::finish(&mut bytes, &stamp, 72);
     let table = page.split_once("| at | bytes | field |").unwrap().1;
@@ -318,14 +330,9 @@ fn the_page_of_logs_has_the_bytes_of_a_record_and_all_changes() {
     assert_eq!(word(12), crc32c(&bytes[..12]) ^ crc32c(&bytes[16..80]));
     assert_eq!((long(16), long(24)), (16, 1 << 36));
     let mut next = 16;
-    for (name, at, length) in [
-        ("target", 16, 16),
-        ("epoch", 32, 8),
-        ("number", 40, 8),
-        ("durable", 48, 8),
-        ("group", 56, 4),
-        ("block", 60, 4),
-    ] {
+    for (name, at, length) in
+        [("mark", 16, 16), ("epoch", 32, 8), ("number", 40, 8), ("durable", 48, 8), ("group", 56, 4), ("block", 60, 4)]
+    {
         assert!(table.contains(&format!("| {at} | {length} | `{name}`")), "{name}");
         let value = if length == 4 { u64::from(word(at)) } else { long(at) };
         assert_eq!((value, next), (at as u64, at), "{name}");

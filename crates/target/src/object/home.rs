@@ -24,7 +24,7 @@ use super::write::Taken;
 use super::{Objects, Work, replay};
 use crate::schedule::{Counters, StreamId};
 use forebay_model::block::crc32c;
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -348,7 +348,7 @@ impl Objects {
     pub(super) fn lying_in<'a>(&self, group: u32, bytes: &'a [u8]) -> Vec<Loose<'a>> {
         let start = self.work.borrow().meta.logs.at(group, 0);
         let mut lying = Vec::new();
-        replay::scan(TargetId(self.core.target_id()), group, 0, bytes, |found| {
+        replay::scan(self.core.mark(), group, 0, bytes, |found| {
             let Found::Record(record) = found else { return };
             let mut block_in_log = record.stamp.block + record.blocks;
             for change in &record.changes {

@@ -12,7 +12,7 @@ use super::rows::{BLOCK, Key};
 use super::{CHANGED_ROWS, Objects, Work, logs};
 use crate::schedule::LOGS_IN_FLIGHT;
 use forebay_env::Buffer;
-use forebay_model::{Bytes, Error, Kind, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, Result};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -466,7 +466,7 @@ impl Objects {
             let end = at + record.len();
             buffer[at..end].copy_from_slice(&record);
             let stamp = Stamp {
-                target: TargetId(self.core.target_id()),
+                mark: self.core.mark(),
                 epoch: self.core.epoch(),
                 number: queued.number,
                 durable,

@@ -1,14 +1,14 @@
 //! A record in a log: the changes of the commands that one write makes durable, whole or not there, and the blocks that
 //! they redirect.
 //!
-//! A record tells of itself: which target, log, place, number and run of the program, a checksum for its header and one
+//! A record tells of itself: which target, run of the program, log, place and number it is of, a checksum for its header and one
 //! for its body; the checksums of its blocks are in the body. It also says up to which number all records were durable
 //! when it was written: so a record that rotted in the middle of a log is told from a torn tail that nobody was told
 //! of. Bytes: `docs/format/log.md`.
 
 use super::rows::{BLOCK, Crcs, Head, Piece, Quota};
 use forebay_model::block::crc32c;
-use forebay_model::{Error, ObjectId, Result, TargetId, Timestamp};
+use forebay_model::{Error, ObjectId, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// First bytes of a record.
@@ -124,8 +124,8 @@ pub struct Write {
 /// Where and when a record was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// The target.
-    pub target: TargetId,
+    /// The target's, which nobody knows who writes bytes.
+    pub mark: u128,
     /// The epoch of the run that wrote it.
     pub epoch: u64,
     /// Its number; records of a target are numbered without holes.
@@ -241,7 +241,7 @@ pub fn encode(changes: &[Change]) -> Result<Vec<u8>> {
 pub fn finish(bytes: &mut [u8], stamp: &Stamp, data: u32) {
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[16..32].copy_from_slice(&stamp.target.0.to_le_bytes());
+    bytes[16..32].copy_from_slice(&stamp.mark.to_le_bytes());
     bytes[32..40].copy_from_slice(&stamp.epoch.to_le_bytes());
     bytes[40..48].copy_from_slice(&stamp.number.to_le_bytes());
     bytes[48..56].copy_from_slice(&stamp.durable.to_le_bytes());
@@ -259,20 +259,23 @@ fn header_crc(bytes: &[u8]) -> u32 {
 
 /// What begins at the first byte of `bytes`, which is block `block` of the log of `group`; `bytes` goes to the log's
 /// end.
-pub fn decode(target: TargetId, group: u32, block: u32, bytes: &[u8]) -> Found {
+pub fn decode(mark: u128, group: u32, block: u32, bytes: &[u8]) -> Found {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     if bytes.len() < HEADER || bytes[..8] != MAGIC || word(12) != header_crc(bytes) || word(8) < VERSION {
         return Found::Nothing;
     }
+    // Before the version: bytes of a user do not keep a target from opening.
+    if u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes")) != mark {
+        return Found::Nothing;
+    }
     if word(8) > VERSION {
         return Found::Newer(word(8));
     }
-    let of = TargetId(u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes")));
-    if of != target || word(56) != group || word(60) != block {
+    if word(56) != group || word(60) != block {
         return Found::Nothing;
     }
-    let stamp = Stamp { target, epoch: long(32), number: long(40), durable: long(48), group, block };
+    let stamp = Stamp { mark, epoch: long(32), number: long(40), durable: long(48), group, block };
     if stamp.durable >= stamp.number {
         return Found::Nothing;
     }

@@ -11,7 +11,7 @@ use super::rows::{BLOCK, Key, Row};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_env::Buffer;
-use forebay_model::{Bytes, Error, Result, TargetId};
+use forebay_model::{Bytes, Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a log that are read at once.
@@ -109,7 +109,7 @@ impl Objects {
             // Where the next record would begin: nobody was told of any behind a place without one.
             let mut end = from;
             let mut hidden = None;
-            scan(TargetId(self.core.target_id()), group, from, &bytes, |found| {
+            scan(self.core.mark(), group, from, &bytes, |found| {
                 let at = block;
                 block += length(&found);
                 match found {
@@ -263,10 +263,10 @@ fn length(found: &Found) -> u32 {
 }
 
 /// Shows `look` all records in `bytes`, which are the log of `group` from block `from` on.
-pub(super) fn scan(target: TargetId, group: u32, from: u32, bytes: &[u8], mut look: impl FnMut(Found)) {
+pub(super) fn scan(mark: u128, group: u32, from: u32, bytes: &[u8], mut look: impl FnMut(Found)) {
     let mut block = 0;
     while let Some(rest) = bytes.get(block * BLOCK.0 as usize..).filter(|rest| !rest.is_empty()) {
-        let found = decode(target, group, from + block as u32, rest);
+        let found = decode(mark, group, from + block as u32, rest);
         block += length(&found) as usize;
         look(found);
     }

@@ -9,7 +9,7 @@ use crate::scrub::Options;
 use crate::seeds::each;
 use forebay_model::object::Durability;
 use forebay_model::ring::RingSpec;
-use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
+use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn records(fake: &Fake, target: &Target) -> Vec<(u64, Bytes, u64, u32)> {
         let capacity = objects.work.borrow().meta.logs.capacity();
         let (bytes, _) = fake.run(objects.read_log(objects.stream, group, 0, capacity)).unwrap();
         let start = objects.work.borrow().meta.logs.at(group, 0);
-        replay::scan(TargetId(objects.core.target_id()), group, 0, &bytes, |entry| {
+        replay::scan(objects.core.mark(), group, 0, &bytes, |entry| {
             if let Found::Record(record) = entry {
                 let at = BLOCK * (start + u64::from(record.stamp.block));
                 found.push((record.stamp.number, at, BLOCK.0 * u64::from(record.blocks), record.data));
@@ -635,7 +635,7 @@ fn opening(fake: &Fake, target: &Target, before: u64) -> Bytes {
         let capacity = objects.work.borrow().meta.logs.capacity();
         let (bytes, _) = fake.run(objects.read_log(objects.stream, group, 0, capacity)).unwrap();
         let start = objects.work.borrow().meta.logs.at(group, 0);
-        replay::scan(TargetId(objects.core.target_id()), group, 0, &bytes, |entry| {
+        replay::scan(objects.core.mark(), group, 0, &bytes, |entry| {
             if let Found::Record(record) = entry
                 && record.stamp.number > before
                 && matches!(record.changes[..], [super::record::Change::Opens(_)])

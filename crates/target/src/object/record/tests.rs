@@ -2,10 +2,10 @@ use super::{Change, Found, HEADER, Record, Stamp, VERSION, Write, decode, encode
 use crate::object::rows::{BLOCK, Crcs, Head, Piece, Quota};
 use crate::object::testing::id;
 use crate::seeds::each;
-use forebay_model::{TargetId, Timestamp};
+use forebay_model::Timestamp;
 
-const TARGET: TargetId = TargetId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
-const STAMP: Stamp = Stamp { target: TARGET, epoch: 3, number: 1000, durable: 990, group: 5, block: 11 };
+const MARK: u128 = 0x0123_4567_89ab_cdef_0011_2233_4455_6677;
+const STAMP: Stamp = Stamp { mark: MARK, epoch: 3, number: 1000, durable: 990, group: 5, block: 11 };
 
 /// A record of `changes` with `content` behind it, as it lies in a log.
 fn written(changes: &[Change], content: &[u8]) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn written(changes: &[Change], content: &[u8]) -> Vec<u8> {
 }
 
 fn read(bytes: &[u8]) -> Found {
-    decode(TARGET, STAMP.group, STAMP.block, bytes)
+    decode(MARK, STAMP.group, STAMP.block, bytes)
 }
 
 fn record(bytes: &[u8]) -> Record {
@@ -104,9 +104,16 @@ fn every_flipped_bit_of_the_data_is_noticed_and_costs_only_the_data() {
 #[test]
 fn a_record_of_another_target_log_or_place_is_nothing() {
     let (bytes, _) = with_data();
-    assert!(matches!(decode(TargetId(1), 5, 11, &bytes), Found::Nothing));
-    assert!(matches!(decode(TARGET, 6, 11, &bytes), Found::Nothing));
-    assert!(matches!(decode(TARGET, 5, 12, &bytes), Found::Nothing));
+    assert!(matches!(decode(1, 5, 11, &bytes), Found::Nothing));
+    assert!(matches!(decode(MARK, 6, 11, &bytes), Found::Nothing));
+    // A newer version of what somebody else wrote keeps nobody from opening.
+    let mut newer = bytes.clone();
+    newer[8..12].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    let crc = header_crc(&newer);
+    newer[12..16].copy_from_slice(&crc.to_le_bytes());
+    assert!(matches!(read(&newer), Found::Newer(_)));
+    assert!(matches!(decode(1, 5, 11, &newer), Found::Nothing));
+    assert!(matches!(decode(MARK, 5, 12, &bytes), Found::Nothing));
     assert!(matches!(read(&vec![0; 4096]), Found::Nothing));
     assert!(matches!(read(&[]), Found::Nothing));
     // None can say of itself that it had been durable when it was written.

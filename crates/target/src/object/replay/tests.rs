@@ -1,12 +1,12 @@
 use crate::Target;
 use crate::fake::Fake;
-use crate::object::record::{Draft, Stamp, finish};
+use crate::object::record::{Change, Stamp, encode, finish};
 use crate::object::rows::BLOCK;
 use crate::object::testing::{self, again, id, read};
 use crate::object::{How, Placement};
 use forebay_env::{Buffer, Device};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Result, TargetId};
+use forebay_model::{Bytes, Result};
 use std::rc::Rc;
 
 /// How many objects have a snapshot.
@@ -70,28 +70,44 @@ fn what_one_change_of_a_record_puts_somewhere_another_one_behind_it_lets_go() {
     }
 }
 
+/// Writes a record that removes object 1 to where a log has not been filled again, or where its next record would
+/// begin, as users could whose bytes lie there. How many objects there are after opening.
+fn after_planting(stamp: impl FnOnce(&Target) -> Stamp) -> usize {
+    let (fake, target) = testing::device(Bytes::mib(64));
+    fake.run(target.objects().create(id(1), Vec::new())).unwrap();
+    let stamp = stamp(&target);
+    let at = target.objects().work().meta.logs.at(stamp.group, stamp.block);
+    let mut bytes = encode(&[Change::Remove { id: id(1) }]).unwrap();
+    finish(&mut bytes, &stamp, 0);
+    let mut buffer = Buffer::alone(BLOCK).unwrap();
+    buffer[..bytes.len()].copy_from_slice(&bytes);
+    fake.run(fake.disk.write(BLOCK * at, buffer)).1.unwrap();
+    let target = again(&fake, target);
+    fake.run(target.objects().list(1, 0, 9)).unwrap().len()
+}
+
+/// As the next record of the target would be stamped.
+fn next(target: &Target) -> Stamp {
+    let (objects, work) = (target.objects(), target.objects().work());
+    let (group, block) = work.meta.logs.to_read().into_iter().max_by_key(|(_, filled)| *filled).unwrap();
+    let (number, durable) = (work.last + 1, work.last);
+    Stamp { mark: objects.core.mark(), epoch: objects.core.epoch(), number, durable, group, block }
+}
+
 #[test]
 fn what_looks_like_a_record_and_cannot_be_one_counts_for_nothing() {
-    // Bytes that users wrote where a log has not been filled again.
     for (number, durable) in [(1 << 40, (1 << 40) - 1), (9, 1 << 40), (9, 9)] {
-        let (fake, target) = testing::device(Bytes::mib(64));
-        fake.run(target.objects().create(id(1), Vec::new())).unwrap();
-        let (stamp, at) = {
-            let (objects, work) = (target.objects(), target.objects().work());
-            let (group, filled) = work.meta.logs.to_read()[0];
-            let block = filled + 2;
-            let target = TargetId(objects.core.target_id());
-            (
-                Stamp { target, epoch: objects.core.epoch(), number, durable, group, block },
-                work.meta.logs.at(group, block),
-            )
-        };
-        let mut bytes = Draft::of(&[]).unwrap().encode().unwrap();
-        finish(&mut bytes, &stamp, 0);
-        let mut buffer = Buffer::alone(BLOCK).unwrap();
-        buffer[..bytes.len()].copy_from_slice(&bytes);
-        fake.run(fake.disk.write(BLOCK * at, buffer)).1.unwrap();
-        let target = again(&fake, target);
-        assert_eq!(fake.run(target.objects().list(1, 0, 9)).unwrap().len(), 1);
+        let there = after_planting(|target| {
+            let next = next(target);
+            Stamp { number, durable, block: next.block + 2, ..next }
+        });
+        assert_eq!(there, 1);
     }
+}
+
+#[test]
+fn nobody_who_knows_all_but_the_mark_of_a_target_can_write_what_counts_as_a_record() {
+    assert_eq!(after_planting(next), 0, "it would count, but for the mark");
+    let target_instead = |target: &Target| Stamp { mark: target.objects().core.target_id(), ..next(target) };
+    assert_eq!(after_planting(target_instead), 1);
 }
