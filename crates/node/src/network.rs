@@ -57,6 +57,8 @@ pub struct Bounds {
     pub connections: usize,
     /// Strangers among them from one machine, of which the longest makes room for one more.
     pub strangers: usize,
+    /// Queries of rings at once, of all connections together: each reads ahead, whether or not somebody asks for what it found.
+    pub queries: usize,
     /// Bytes of answers that are under way, of all connections together; and as many of what is written.
     pub memory: Bytes,
     /// Memory for I/O that large payloads of what is written come into; beyond it they come into memory of any kind.
@@ -77,6 +79,7 @@ impl Default for Bounds {
         Bounds {
             connections: 4096,
             strangers: 1024,
+            queries: 128,
             memory: Bytes::mib(256),
             payloads: Bytes::mib(256),
             intake: Bytes::kib(192),

@@ -31,6 +31,10 @@ const OWN_OF_NODE: Bytes = Bytes::mib(12);
 const OWN_OF_TARGET: Bytes = Bytes::mib(8);
 /// Small reads of a target that are under way.
 const SMALL_READS: Bytes = Bytes::mib(16);
+/// What a query holds of what it read ahead, looks at and found.
+const OF_QUERY: Bytes = Bytes::mib(10);
+/// The fewest queries at once.
+const LEAST_QUERIES: u64 = 2;
 /// What a stranger may cost.
 const OF_STRANGER: Bytes = Bytes::kib(64);
 
@@ -145,10 +149,11 @@ impl Taken {
         let asked = self;
         let own = OWN + OWN_OF_NODE * nodes + OWN_OF_TARGET * targets + SMALL_READS * targets;
         let span = |least: Bytes, asked: Bytes| Span { least: least.min(asked), asked };
-        let Bounds { memory, payloads, connections, .. } = self.bounds;
+        let Bounds { memory, payloads, connections, queries, .. } = self.bounds;
         let memory = span(Bytes::mib(8), memory);
         let payloads = span(Bytes::mib(8), payloads);
         let strangers = span(OF_STRANGER * LEAST_CONNECTIONS * 2, OF_STRANGER * connections as u64);
+        let queries = span(OF_QUERY * LEAST_QUERIES, OF_QUERY * queries as u64);
         let Memory { rows, reads, buffered, .. } = self.within.memory;
         let rows = span(Bytes::mib(8), rows);
         let ahead = span(Bytes::mib(8), CACHE);
@@ -160,6 +165,7 @@ impl Taken {
             (memory, 3 * nodes),
             (payloads, nodes),
             (strangers, nodes),
+            (queries, nodes),
             (rows, targets),
             (ahead, targets),
             (reads, targets),
@@ -189,6 +195,7 @@ impl Taken {
         self.bounds.memory = fitted(memory);
         self.bounds.payloads = fitted(payloads);
         self.take_connections((fitted(strangers) / OF_STRANGER).max(1));
+        self.bounds.queries = (fitted(queries) / OF_QUERY) as usize;
         self.within.memory =
             Memory { rows: fitted(rows), ahead: fitted(ahead), reads: fitted(reads), buffered: fitted(buffered) };
         self.metadata = fitted(metadata);

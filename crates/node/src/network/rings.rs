@@ -27,8 +27,6 @@ use std::time::Duration;
 
 /// Recorders and queries at once on one connection.
 const MOST_STREAMS: usize = 16;
-/// Queries at once at one node, of all connections: each reads ahead, whether or not somebody asks for what it found.
-pub(super) const MOST_QUERIES: usize = 256;
 /// Of the answer to a query over the network one batch waits at its target, however little that is: clients ask for a part ahead.
 const AHEAD: usize = 0;
 
@@ -260,6 +258,8 @@ impl Session {
         self.window.ends();
         // What is no block ends the connection, as all that is malformed does.
         let next = expected.check(&buffer)?;
+        // Nobody is let record who was not heard of for longer: what says that it is older would have what others were promised.
+        let age = age.min(self.node.bounds.patience);
         let sent = recording.writer.send(buffer, number, self.node.env.clock.now() - age);
         if sent.is_ok() {
             recording.expected.set(next);
@@ -312,9 +312,10 @@ impl Session {
 
     fn begin_query(&self, id: RequestId, of: (TargetId, ObjectId), fenced: Fenced, asked: RingQuery) -> Result<()> {
         self.rings.room_for_a_stream()?;
-        if Rc::strong_count(&self.node.queries) > MOST_QUERIES {
+        let most = self.node.bounds.queries;
+        if Rc::strong_count(&self.node.queries) > most {
             return Err(Error::busy(format!(
-                "{MOST_QUERIES} queries go on at this node, which is the most; wait until some have ended (nothing was begun)"
+                "{most} queries go on at this node, which is the most; wait until some have ended (nothing was begun)"
             )));
         }
         let RingQuery { text, now, follow, limit, gaps_only, blocks, numbered } = asked;
