@@ -182,19 +182,28 @@ impl Target {
         ring.ready().await?;
         let layout = self.core.layout();
         let wanted = capacity.0.div_ceil(layout.group.0) as usize;
-        let before = self.core.with_ring(ring.id, Clone::clone);
-        let have = before.groups.iter().flatten().count();
         if wanted < 1 {
             return Err(Error::usage(format!("a ring needs at least one group of {}", layout.group)));
         }
-        // Places that were given back are counted, too: nothing else ever takes them.
-        let places = before.groups.len() + wanted.saturating_sub(have);
-        check_slots(&layout, &before, wanted, places, self.slots_beside(Some(ring.id)))?;
+        let as_it_is = || {
+            let record = self.core.with_ring(ring.id, Clone::clone);
+            let have = record.groups.iter().flatten().count();
+            // Places that were given back are counted, too: nothing else ever takes them.
+            let places = record.groups.len() + wanted.saturating_sub(have);
+            check_slots(&layout, &record, wanted, places, self.slots_beside(Some(ring.id)))?;
+            Result::Ok((record, have))
+        };
+        let (_, have) = as_it_is()?;
         let _barred = match self.growth(ring.id, wanted.saturating_sub(have))? {
             Some((groups, true)) => Some(self.leave_logs(&groups).await?),
             _ => None,
         };
         ring.going()?;
+        // The ring went on recording meanwhile.
+        let (before, now) = as_it_is()?;
+        if now != have {
+            return Err(Error::busy(format!("{name} was given another size at the same time; try again")));
+        }
         let freed = if wanted >= have {
             self.grow(ring.id, wanted - have)?;
             Vec::new()
@@ -223,7 +232,7 @@ impl Target {
     }
 
     /// The groups that a ring would take to grow by so many, and whether they would have no logs.
-    fn growth(&self, id: RingId, more: usize) -> Result<Option<(Vec<u32>, bool)>> {
+    pub(super) fn growth(&self, id: RingId, more: usize) -> Result<Option<(Vec<u32>, bool)>> {
         if more == 0 {
             return Ok(None);
         }

@@ -1,7 +1,10 @@
 use crate::fake::{Fake, Writer, sequences, small};
+use crate::object::Placement;
+use crate::object::rows::Quota;
 use crate::{Ring, Target};
+
 use forebay_model::ring::{PinPolicy, RingSpec, RingState};
-use forebay_model::{Bytes, Kind, Rate, Timestamp};
+use forebay_model::{Bytes, Kind, ObjectId, Rate, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -226,6 +229,66 @@ fn a_size_that_is_refused_leaves_all_as_it_was() {
     });
     assert!(promised.is_some_and(|rate| rate > 2), "{promised:?} MB/s");
     refuse_sizes(&fake, &target, &[("/a", Bytes::mib(1), "cannot be promised")]);
+}
+
+/// A rotating device with a ring without logs, since it has promised nearly all that the device gives, and bytes of an
+/// object in logs where the ring would grow.
+fn without_logs() -> (Fake, Rc<Target>, Rc<Ring>) {
+    let fake = Fake::new(Bytes::mib(64), true);
+    let target = fake.target();
+    let mut spec = RingSpec { pin_budget_percent: 0, ..small("/a", Bytes::mib(8)) };
+    spec.flush_interval = Duration::from_secs(1);
+    let made = (1..5000).rev().find_map(|step| {
+        spec.guarantee = Rate(step * 20_000);
+        fake.create(&target, spec.clone()).ok()
+    });
+    let ring = made.expect("something can be promised");
+    assert!(target.core.with_ring(ring.id, |r| r.without_logs));
+    fake.run(async {
+        let objects = target.objects();
+        objects.create_volume(1, Quota::default()).await.unwrap();
+        let id = ObjectId { volume: 1, object: 1 };
+        objects.create(id, Vec::new()).await.unwrap();
+        // Near the ring, since that is where the arm is then.
+        let mut writer = Writer::new(&fake, &ring);
+        let is_near = || {
+            let (groups, without_logs) = target.growth(ring.id, 4).unwrap().unwrap();
+            assert!(without_logs);
+            groups.into_iter().any(|group| objects.uses_log(group))
+        };
+        for _ in 0..2000 {
+            if is_near() {
+                return;
+            }
+            writer.element(&[1; 1000]).await.unwrap();
+            writer.durable().await.unwrap();
+            objects.write(target.stream(), id, 0, &[7; 16 << 10], Placement::Log).await.unwrap();
+        }
+        panic!("nothing lies in the logs near the ring");
+    });
+    (fake, target, ring)
+}
+
+#[test]
+fn of_two_who_resize_a_ring_at_once_one_is_told_to_try_again() {
+    let (fake, target, ring) = without_logs();
+    let resized = [Bytes::mib(12), Bytes::mib(10)].map(|size| {
+        let target = target.clone();
+        fake.env().spawner.spawn(async move { target.resize_ring("/a", size).await })
+    });
+    let [one, other] = fake.run(async {
+        let [one, other] = resized;
+        [one.await, other.await]
+    });
+    let size = match (one, other) {
+        (Ok(size), Err(error)) | (Err(error), Ok(size)) => {
+            assert_eq!(error.kind, Kind::Busy, "{error}");
+            size
+        }
+        both => panic!("{both:?}"),
+    };
+    let groups = target.core.with_ring(ring.id, |r| r.groups.iter().flatten().count() as u64);
+    assert_eq!((target.core.layout().group * groups, ring.status().spec.capacity), (size, size));
 }
 
 #[test]
