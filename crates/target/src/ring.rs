@@ -359,8 +359,15 @@ impl Ring {
         if self.core.was_closed {
             return;
         }
-        let n = (self.at_risk_limit() / self.segment().0 + 3) as usize;
+        let n = (self.at_risk_limit() / self.least_in_segment() + 3) as usize;
+        let layout = self.core.layout();
         let doubtful = self.core.with_ring(self.id, |record| {
+            // Empty slots are written to first, and those that recovery emptied are among the ones meant.
+            let empty = |slot: &u32| record.exists(&layout, *slot) && record.slots[*slot as usize].is_none();
+            let n = n.saturating_sub((0..record.slots.len() as u32).filter(empty).count());
+            if n == 0 {
+                return 0;
+            }
             let held = record.held();
             let free = |(slot, s): &(usize, u64)| {
                 !record.path.contains(&(*slot as u32)) && held.binary_search(&(*slot as u32, *s)).is_err()

@@ -18,6 +18,7 @@ use cause::Spot;
 use forebay_env::{Env, Slab};
 use forebay_model::block::{BLOCK_ALIGN, parse_stamped};
 use forebay_model::{Bytes, Result, RingId};
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -86,7 +87,7 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
     for id in core.ring_ids() {
         let (spec, size) = core.with_ring(id, |r| (r.spec.clone(), r.segment));
         let ring = Ring::new(core.clone(), id, Slab::new(spec.block, 1)?, spec.key_set()?);
-        let verifier = Verifier { core: core.clone(), id, size, salvage: salvage(&core) };
+        let verifier = Verifier { core: core.clone(), id, size, salvage: salvage(&core), cut_off: Cell::new(None) };
         let (segments, ring_found) = verifier.list(&ring, spec.name).await?;
         work.push((verifier, segments, ring_found));
     }
@@ -142,13 +143,15 @@ pub(crate) struct Verifier {
     id: RingId,
     size: Bytes,
     salvage: Salvage,
+    /// The segment whose end is damaged, of those that were looked at the last one.
+    cut_off: Cell<Option<u64>>,
 }
 
 impl Verifier {
     /// For the ring `id` with segments of `size`, beside all other work.
     pub(crate) fn in_background(core: Rc<Core>, id: RingId, size: Bytes) -> Verifier {
         let salvage = Salvage::in_background(core.disk.clone(), PATIENCE);
-        Verifier { core, id, size, salvage }
+        Verifier { core, id, size, salvage, cut_off: Cell::new(None) }
     }
 
     /// Looks at a segment that is durable as a whole.
@@ -268,7 +271,7 @@ impl Verifier {
     async fn blocks(&self, place: &Place, at: Bytes, end: Option<u32>, found: &mut RingFound) -> Result<()> {
         let Segment { sequence, first, end: last, .. } = place.summary;
         let limit = end.map_or(self.size.0 as usize, |end| end as usize);
-        let mut damaged = |from: usize, to: usize, elements: Range<u64>, cause: Cause| {
+        let damaged = |found: &mut RingFound, from: usize, to: usize, elements: Range<u64>, cause: Cause| {
             let (at, length) = (at + Bytes(from as u64), Bytes((to - from) as u64));
             found.damage.push(Damage { what: "block", segment: sequence, at, length, elements, cause });
         };
@@ -300,7 +303,15 @@ impl Verifier {
             if hole.is_some() || header.index.get() > index || header.first_sequence.get() > next {
                 // An element that goes on behind the hole has lost its beginning, and is gone with it.
                 let gone = header.first_sequence.get() + u64::from(header.starts_within());
-                damaged(hole.take().unwrap_or(pos), pos, next..gone, std::mem::take(&mut cause));
+                damaged(found, hole.take().unwrap_or(pos), pos, next..gone, std::mem::take(&mut cause));
+            } else if pos == 0 && header.starts_within() {
+                // Likewise one that goes on behind the end of the segment before.
+                let is_of_before = |damage: &&mut Damage| damage.what == "block" && damage.segment + 1 == sequence;
+                if self.cut_off.get() == Some(sequence - 1)
+                    && let Some(damage) = found.damage.iter_mut().rev().find(is_of_before)
+                {
+                    damage.elements.end += 1;
+                }
             }
             (next, index, epoch) = (header.next_sequence(), header.index.get() + 1, header.epoch.get());
             pos += header.total_len.get() as usize;
@@ -311,7 +322,8 @@ impl Verifier {
         if next < last || hole.is_some() && end.is_some() {
             // Without tables, blocks of the lap before lie behind the last one, and tell nothing.
             let cause = if end.is_some() { cause } else { Cause::Rot };
-            damaged(hole.unwrap_or(pos.min(limit)), limit, next..last, cause);
+            damaged(found, hole.unwrap_or(pos.min(limit)), limit, next..last, cause);
+            self.cut_off.set(Some(sequence));
         }
         found.blocks += blocks;
         found.elements += elements;

@@ -61,6 +61,14 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// Bytes of blocks at least in a segment that had no room for one more.
+    pub(super) fn least_in_segment(&self) -> u64 {
+        let (segment, block) = self.core.with_ring(self.id, |r| (r.segment.0, r.spec.block.0));
+        segment.saturating_sub(footer(&self.index_budget(), self.keys.len() as u64) + block).max(4096)
+    }
+}
+
 /// Bytes of a footer at most.
 fn footer(budget: &IndexBudget, keys: u64) -> u64 {
     budget.bytes + keys * 8192 + budget.spans() * (80 + 40 * keys) + budget.gaps() * 40 + (16 << 10)

@@ -1,7 +1,7 @@
 use crate::Target;
-use crate::fake::{Fake, Op, Writer, sequences, small};
+use crate::fake::{Fake, Op, Told, Writer, sequences, small};
 use forebay_model::ring::{RingSpec, RingState};
-use forebay_model::{Bytes, Kind, Rate};
+use forebay_model::{Bytes, Cause, Kind, Rate};
 use std::time::Duration;
 
 #[test]
@@ -134,4 +134,30 @@ fn the_writer_passes_over_a_pin_and_comes_back_to_it_when_it_is_let_go() {
     record(3000);
     let kept = sequences(&fake.ask(&ring, "all").0);
     assert!(kept[0] > pin.end_sequence && kept.windows(2).all(|w| w[1] == w[0] + 1), "one run again");
+}
+
+#[test]
+fn what_rots_after_a_crash_in_a_ring_that_never_came_round_is_damaged_and_not_expired() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let ring = fake.create(&target, small("/a", Bytes::mib(16))).unwrap();
+    let mut writer = Writer::new(&fake, &ring);
+    fake.run(async {
+        for _ in 0..3000 {
+            writer.element(&[1; 500]).await.unwrap();
+        }
+        writer.durable().await.unwrap();
+    });
+    assert!(ring.core.with_ring(ring.id, |r| r.slots.iter().flatten().count()) > 3);
+    drop((writer, ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    // In the second block of the oldest segment.
+    fake.disk.lose(ring.core.with_ring(ring.id, |r| r.slot_at(&ring.core.layout(), 0)) + Bytes::kib(20));
+    let (told, summary) = fake.ask(&ring, "all");
+    assert_eq!(summary.expired, 0);
+    let damaged = told.iter().filter(|told| matches!(told, Told::Gap(gap) if gap.cause == Cause::Damaged)).count();
+    assert_eq!(damaged, 1);
 }
