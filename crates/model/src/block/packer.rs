@@ -209,7 +209,8 @@ impl<B: DerefMut<Target = [u8]>> Packer<B> {
     /// Records a gap before the next entry, if there is room. False if not: seal the block and try again.
     pub fn gap(&mut self, gap: &Gap) -> bool {
         debug_assert!(self.open.is_none(), "a gap inside an element");
-        if self.buffer.is_none() || self.used() + GAP_LEN > self.limit {
+        let pending = self.lengths.pending() + self.times.pending();
+        if self.buffer.is_none() || self.used() + pending + GAP_LEN > self.limit {
             return false;
         }
         self.gaps.extend_from_slice(&self.entries.to_le_bytes());
@@ -340,6 +341,12 @@ impl Runs {
         self.finish();
         self.last = Some(value);
         token(&mut self.tokens, value, false);
+    }
+
+    /// Bytes of the repeat count that is still to come.
+    fn pending(&self) -> usize {
+        let bits = (u64::BITS - self.repeats.leading_zeros()) as usize + 1;
+        if self.repeats > 0 { bits.div_ceil(7) } else { 0 }
     }
 
     fn finish(&mut self) {

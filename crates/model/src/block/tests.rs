@@ -54,6 +54,29 @@ fn what_was_packed_is_read_back_in_order_with_its_gaps() {
 }
 
 #[test]
+fn a_block_that_gaps_fill_has_room_for_its_directory() {
+    let gap = Gap { cause: Cause::Rejected, count: Some(1), first: Timestamp(0), last: Timestamp(0) };
+    for count in [1, 2, 3, 9, 40, 64, 65, 200, 1000] {
+        for size in 0..90 {
+            let mut packer = Packer::new(1);
+            packer.give(vec![0; 128 << 10]);
+            for n in 0..count {
+                assert!(packer.push(Timestamp(n * 1_000_000), &[&[7; 90][..size]], b""));
+            }
+            let mut gaps = 0;
+            while packer.gap(&gap) {
+                gaps += 1;
+            }
+            let bytes = stamped(&mut packer, &STAMP);
+            let view = parse_stamped(&bytes, 7, 3, 9, 2, 8192).unwrap();
+            view.verify().unwrap();
+            assert_eq!((view.entries().count(), view.gaps().count()), (count as usize, gaps), "{count} of {size}");
+            assert!(bytes.len() == 128 << 10, "{count} of {size}: it is full");
+        }
+    }
+}
+
+#[test]
 fn an_element_larger_than_a_block_goes_on_in_the_next() {
     let mut packer = Packer::new(1);
     let data: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
