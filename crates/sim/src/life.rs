@@ -8,6 +8,7 @@
 use crate::disk::{DiskSpec, SimDisk, presets};
 use crate::feeder::Feeder;
 use crate::reader::{Event, read};
+use crate::stage::HISTORY;
 use crate::world::World;
 use forebay_env::Random;
 use forebay_model::ring::{PinPolicy, RingSpec, RingStatus};
@@ -83,7 +84,10 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
     world.run(setup(world.env(disk.clone()), &random));
     for _ in 0..lives {
         let env = world.env(disk.clone());
-        ended(&world, &disk, 400, one_life(env, model.clone()));
+        ended(&world, &disk, 400, one_life(env, model.clone()), async |env| {
+            let target = Target::open(env).await.expect("the target opens");
+            target.ring(NAME).expect("the ring is there").ready().await.expect("the tail is found");
+        });
         model.borrow_mut().tally.crashes += 1;
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
@@ -91,8 +95,15 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
     model.take().tally
 }
 
-/// Lives a life to its end: mostly a power cut at one of its first `most` I/Os, otherwise a kill or a power cut behind it.
-pub(crate) fn ended(world: &World, disk: &SimDisk, most: u64, life: impl Future<Output = ()>) {
+/// Lives a life to its end: mostly a power cut at one of its first `most` I/Os, otherwise a kill or a power cut behind it. Who opens it
+/// `again` is often cut off as well, once or several times.
+pub(crate) fn ended(
+    world: &World,
+    disk: &SimDisk,
+    most: u64,
+    life: impl Future<Output = ()>,
+    again: impl AsyncFn(forebay_env::Env),
+) {
     let random = world.random();
     if random.below(8) > 0 {
         disk.cut_after(1 + random.below(most));
@@ -103,6 +114,14 @@ pub(crate) fn ended(world: &World, disk: &SimDisk, most: u64, life: impl Future<
         Ok(()) if random.below(2) == 0 => world.kill(),
         Ok(()) => world.crash(&[disk]),
         Err(_) => {}
+    }
+    while random.below(2) == 0 {
+        disk.cut_after(1 + random.below(40));
+        let opened = world.run_until_cut(again(world.env(disk.clone())));
+        disk.no_cut();
+        if opened.is_ok() {
+            world.kill();
+        }
     }
 }
 
@@ -260,7 +279,7 @@ fn compare(model: &mut Model, status: &RingStatus, events: &[Event], seed: u64) 
     model.elements.truncate(status.next_sequence as usize);
     model.acknowledged = status.next_sequence;
     let mut expect: Option<u64> = None;
-    let mut kept = 0;
+    let (mut kept, mut bytes_kept, mut expired) = (0, 0, false);
     for event in events {
         match event {
             Event::Element { sequence, time, bytes } => {
@@ -274,10 +293,18 @@ fn compare(model: &mut Model, status: &RingStatus, events: &[Event], seed: u64) 
                 );
                 expect = Some(model.whole_from(sequence + 1));
                 kept += 1;
+                bytes_kept += bytes.len() as u64;
             }
             Event::Expired(from, to) => {
                 assert!(from < to, "seed {seed}: {from}..{to} expired");
-                expect = None;
+                let missing = expect.unwrap_or_else(|| model.whole_from(0));
+                assert_eq!(
+                    model.whole_from(*from),
+                    missing,
+                    "seed {seed}: {from}..{to} expired, and not what is missing"
+                );
+                expect = Some(model.whole_from(*to));
+                expired = true;
             }
             Event::Gap(gap) => {
                 assert_ne!(gap.cause, Cause::Damaged, "seed {seed}: {gap} on a disk that damages nothing")
@@ -288,6 +315,15 @@ fn compare(model: &mut Model, status: &RingStatus, events: &[Event], seed: u64) 
         assert_eq!(end, model.whole_from(status.next_sequence), "seed {seed}: the newest elements are not returned");
     } else {
         assert_eq!(kept, 0, "seed {seed}: an expired range at the end");
+    }
+    let recorded: u64 = model.elements.iter().map(|element| element.bytes.len() as u64).sum();
+    let capacity = status.spec.capacity.0;
+    if expired {
+        assert!(
+            recorded * HISTORY > capacity,
+            "seed {seed}: a ring of {capacity} that never came round lost something"
+        );
+        assert!(bytes_kept * HISTORY > capacity, "seed {seed}: {bytes_kept} of {recorded} are left in {capacity}");
     }
     model.tally.compared += kept;
     model.tally.laps += u64::from(events.iter().any(|e| matches!(e, Event::Expired(..))));

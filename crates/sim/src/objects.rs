@@ -134,7 +134,10 @@ fn lived(seed: u64, spec: DiskSpec, lives: u32) -> (World, SimDisk, Rc<RefCell<M
     world.kill();
     for _ in 0..lives {
         let env = world.env(disk.clone());
-        life::ended(&world, &disk, 300, one_life(env, world.spawner(), model.clone()));
+        life::ended(&world, &disk, 300, one_life(env, world.spawner(), model.clone()), async |env| {
+            let target = Target::open(env).await.expect("the target opens");
+            target.objects().ready().await.expect("the records are found");
+        });
         model.borrow_mut().tally.crashes += 1;
         world.run(look_over(world.env(disk.clone()), seed));
         world.run(verify(world.env(disk.clone()), model.clone(), seed));

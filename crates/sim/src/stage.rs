@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// The ring of a stage.
 pub const NAME: &str = "/stage";
+/// A ring of which something expired has come round, and what is left is more than this part of its capacity; the rest
+/// are ends of segments, indexes, and what a crash may have overwritten.
+pub const HISTORY: u64 = 4;
 /// Values of the key `tag`.
 pub const TAGS: u64 = 29;
 
@@ -274,6 +277,19 @@ pub async fn look_whole(env: &Env, target: &Rc<Target>, book: &Rc<RefCell<Book>>
     assert!(next >= acknowledged, "{doing}: {acknowledged} were acknowledged, and the ring goes on at {next}");
     let damaged = &seen.answer.told - &seen.answer.expired;
     assert!(damaged.is_empty(), "{doing}: {} are told to be damaged", runs(&damaged));
+    let (bytes, capacity) = (|known: &Known| known.bytes.len() as u64, seen.status.spec.capacity.0);
+    let (recorded, kept) = {
+        let book = book.borrow();
+        let kept = seen.answer.returned.iter().map(|number| bytes(&book.known[number])).sum::<u64>();
+        (book.known.range(..next).map(|(_, known)| bytes(known)).sum::<u64>(), kept)
+    };
+    if kept < recorded {
+        assert!(
+            recorded * HISTORY > capacity && kept * HISTORY > capacity,
+            "{doing}: of {recorded} bytes {kept} are left in a ring of {capacity}; {} expired",
+            runs(&seen.answer.expired)
+        );
+    }
     seen
 }
 

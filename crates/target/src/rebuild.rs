@@ -178,6 +178,8 @@ impl Plan {
     pub async fn write(mut self, env: Env) -> Result<()> {
         let geometry = env.device.geometry();
         let disk = Scheduler::new(env, Profile::guess(geometry.size, geometry.rotates));
+        // What was found may be in the device's cache alone.
+        disk.flush().await?;
         if self.checkpoint_kept {
             // Its own superblock is whole: with this its pair is, before anything else is touched.
             checkpoint::write_area(&disk, &self.superblock, &self.catalog, 1 - self.first).await?;

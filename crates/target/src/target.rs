@@ -1,7 +1,7 @@
 //! A target: one device's store, on one loop. Formats and opens it, and keeps the catalog; its rings are made, moved and
 //! pinned in `target/rings.rs` and `target/pins.rs`.
 //!
-//! Opening for writing raises the epoch and writes both copies of superblock and checkpoint: a damaged copy is
+//! Opening for writing flushes, raises the epoch and writes both copies of superblock and checkpoint: a damaged copy is
 //! repaired by that, and said in [`Target::complaints`].
 
 mod heaps;
@@ -290,7 +290,7 @@ impl Target {
 
     /// Formats the device with a layout for its size.
     pub async fn format_as(env: Env, profile: Profile, layout: Layout) -> Result<()> {
-        let target = u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
+        let by_chance = || u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
         let mut superblock = Superblock {
             target: TargetId(by_chance()),
             mark: by_chance(),
@@ -317,6 +317,9 @@ impl Target {
     /// the background ([`Ring::ready`]).
     pub async fn open(env: Env) -> Result<Rc<Target>> {
         let (core, complaints) = load(env).await?;
+        // What was read may be in the device's cache alone, if only the process ended: it counts from now on, so that power may go
+        // while what it takes the place of is written over.
+        core.disk.flush().await?;
         let ids = core.ring_ids();
         core.commit().await?;
         let objects = Objects::new(core.clone());

@@ -85,7 +85,9 @@ pub fn live(seed: u64, lives: u32) -> Tally {
     });
     world.kill();
     for _ in 0..lives {
-        life::ended(&world, &disk, 600, one_life(world.env(disk.clone()), crowd.clone()));
+        life::ended(&world, &disk, 600, one_life(world.env(disk.clone()), crowd.clone()), async |env| {
+            drop(open(env).await);
+        });
         world.run(look_over(world.env(disk.clone()), seed));
         world.kill();
         world.run(verify(world.env(disk.clone()), crowd.clone(), seed));

@@ -120,7 +120,7 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
     world.kill();
     for _ in 0..lives {
         let env = world.env(disk.clone());
-        life::ended(&world, &disk, 120, one_life(env, model.clone()));
+        life::ended(&world, &disk, 120, one_life(env, model.clone()), async |env| drop(open(env).await));
         model.borrow_mut().tally.crashes += 1;
         if random.below(3) == 0 {
             world.run(audit(world.env(disk.clone()), seed));

@@ -116,7 +116,10 @@ fn lives(seed: u64, spec: DiskSpec) -> Model {
     });
     world.kill();
     for _ in 0..6 {
-        life::ended(&world, &disk, 120, one_life(world.env(disk.clone()), model.clone()));
+        life::ended(&world, &disk, 120, one_life(world.env(disk.clone()), model.clone()), async |env| {
+            let target = Target::open(env).await.unwrap();
+            target.heap("/tree", HeapOptions::default()).await.unwrap();
+        });
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();
     }
