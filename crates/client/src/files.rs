@@ -6,6 +6,7 @@ pub mod blocking;
 mod callbacks;
 pub mod keep;
 pub mod left;
+mod listed;
 pub mod moving;
 mod paths;
 pub mod rebuild;

@@ -71,9 +71,9 @@ impl Files {
 
     /// Rebuilds what was given up, likewise.
     pub async fn keep_rebuilding(&self, pause: Duration, told: impl Fn(FileId, Result<Kept>)) {
-        let news = News::of(told);
+        let (news, resting) = (News::of(told), self.resting());
         loop {
-            drop(self.rebuild_missing(|file, rebuilt| news.tell(file, rebuilt.map(Kept::Rebuilt))).await);
+            drop(self.rebuild_missing_but(&resting, |file, rebuilt| news.tell(file, rebuilt.map(Kept::Rebuilt))).await);
             self.nodes.env().clock.sleep(pause).await;
         }
     }
@@ -81,10 +81,7 @@ impl Files {
     /// Moves what lies where nothing is to stay, likewise; and what is to lie elsewhere so that targets are filled evenly, at this rate.
     pub async fn keep_moving(&self, pause: Duration, rate: Rate, told: impl Fn(FileId, Result<Kept>)) {
         let news = News::of(told);
-        loop {
-            drop(self.move_displaced(rate, |file, moved| news.tell(file, moved.map(Kept::Moved))).await);
-            self.nodes.env().clock.sleep(pause).await;
-        }
+        self.move_for_ever(pause, rate, |file, moved| news.tell(file, moved.map(Kept::Moved))).await;
     }
 
     /// Scrubs what was not for long, likewise.

@@ -9,27 +9,23 @@
 //! take from the list go on without the one that is at it.
 
 use super::Files;
-use crate::control::{Control, strange};
+use super::listed::{Listed, Page};
+use crate::control::strange;
 use crate::file::Length;
 use crate::file::options::Options;
 use crate::file::recover;
 use crate::file::remote::Opening;
-use forebay_env::Clock;
-use forebay_env::allowance::Allowance;
 use forebay_env::together::all;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Error, Kind, Moment, Result};
-use forebay_wire::control::files::{After, Fence, FoundDamaged, Grant, OpenToWrite, Scrubbed};
+use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_wire::control::files::{Fence, FoundDamaged, Grant, OpenToWrite, Scrubbed, Unscrubbed};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Files that are asked for at once.
-const PAGE: u32 = 256;
 /// Units of components that are scrubbed in one step.
 const STEP: u64 = 64;
 /// Files that are mended at the same time.
@@ -51,68 +47,10 @@ pub struct Mended {
     pub lost: Vec<Range<u64>>,
 }
 
-/// The manager's list, from which several take: each file is tried once in a round, and by one at a time.
-struct Left<'a> {
-    control: &'a dyn Control,
-    clock: &'a dyn Clock,
-    /// One asks for all.
-    turn: Allowance,
-    /// Those with lower numbers were all tried.
-    after: Cell<FileId>,
-    left: RefCell<VecDeque<FileId>>,
-    under_way: RefCell<BTreeSet<FileId>>,
-    /// When the end of the list was reached.
-    ended: Cell<Option<Moment>>,
-}
-
-impl<'a> Left<'a> {
-    fn of(control: &'a dyn Control, clock: &'a dyn Clock) -> Left<'a> {
-        Left {
-            control,
-            clock,
-            turn: Allowance::new(1),
-            after: Cell::new(FileId(0)),
-            left: RefCell::default(),
-            under_way: RefCell::default(),
-            ended: Cell::new(None),
-        }
-    }
-
-    /// The next file, which is under way until [`Left::tried`]; nothing at the end.
-    async fn next(&self) -> Result<Option<FileId>> {
-        let _turn = self.turn.take(1).await;
-        loop {
-            if let Some(file) = { self.left.borrow_mut().pop_front() } {
-                self.under_way.borrow_mut().insert(file);
-                return Ok(Some(file));
-            }
-            if self.ended.get().is_some() {
-                return Ok(None);
-            }
-            let asked = Question::Unscrubbed(After { file: self.after.get(), most: PAGE });
-            let found = match self.control.ask(asked).await? {
-                Reply::Unscrubbed(found) => found,
-                other => return Err(strange(&other)),
-            };
-            match found.files.last() {
-                Some(last) if found.more => self.after.set(*last),
-                _ => self.ended.set(Some(self.clock.now())),
-            }
-            let under_way = self.under_way.borrow();
-            self.left.borrow_mut().extend(found.files.into_iter().filter(|file| !under_way.contains(file)));
-        }
-    }
-
-    fn tried(&self, file: FileId) {
-        self.under_way.borrow_mut().remove(&file);
-    }
-
-    /// Begins another round, if the last one ended so long ago.
-    fn again(&self, pause: Duration) {
-        if self.ended.get().is_some_and(|ended| self.clock.now().since(ended) >= pause) {
-            self.ended.set(None);
-            self.after.set(FileId(0));
-        }
+fn page(reply: Reply) -> Result<Page> {
+    match reply {
+        Reply::Unscrubbed(Unscrubbed { files, more }) => Ok(Page { files, more }),
+        other => Err(strange(&other)),
     }
 }
 
@@ -121,7 +59,7 @@ impl Files {
     /// that.
     pub async fn mend_left(&self, told: impl FnMut(FileId, Result<Mended>)) -> Result<()> {
         let (env, told) = (self.nodes.env(), RefCell::new(told));
-        let list = Left::of(&*self.control, &*env.clock);
+        let list = Listed::of(&*self.control, &*env.clock, Question::Unscrubbed, page);
         let hand = || async {
             while let Some(file) = list.next().await? {
                 self.mend_next(&list, file, |file, mended| told.borrow_mut()(file, mended)).await;
@@ -134,7 +72,7 @@ impl Files {
     /// The same again and again, with a pause between two rounds.
     pub(super) async fn mend_for_ever(&self, pause: Duration, told: impl Fn(FileId, Result<Mended>)) {
         let env = self.nodes.env();
-        let list = Left::of(&*self.control, &*env.clock);
+        let list = Listed::of(&*self.control, &*env.clock, Question::Unscrubbed, page);
         let hand = || async {
             loop {
                 list.again(pause);
@@ -148,7 +86,7 @@ impl Files {
         all((0..AT_ONCE).map(|_| hand())).await;
     }
 
-    async fn mend_next(&self, list: &Left<'_>, file: FileId, told: impl FnOnce(FileId, Result<Mended>)) {
+    async fn mend_next(&self, list: &Listed<'_>, file: FileId, told: impl FnOnce(FileId, Result<Mended>)) {
         let mended = self.mend(file).await;
         list.tried(file);
         match mended {
@@ -227,6 +165,3 @@ impl Files {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

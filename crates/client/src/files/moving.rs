@@ -4,6 +4,7 @@
 //! anew later. It is read meanwhile where it lies. What a reader may still be given where it lay, who writes next waits for.
 
 use super::Files;
+use super::listed::{Listed, Page};
 use crate::control::strange;
 use crate::granted::{self, strange_answer};
 use crate::nodes::Request;
@@ -11,16 +12,13 @@ use bytes::Bytes as Slice;
 use forebay_env::together::all;
 use forebay_model::object::{Durability, LENGTHS, MOST_SET, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
-use forebay_wire::control::files::{After, Relocate, Relocated, Relocating, Relocation};
+use forebay_wire::control::files::{Displaced, Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 use forebay_wire::object::{Ask, DESCRIBED, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Files that are asked for at once.
-const PAGE: u32 = 256;
 /// Files of which one client copies something at the same time.
 const AT_ONCE: usize = 2;
 /// The pages of attributes that go along: how long the file is, and what a component says of it.
@@ -37,33 +35,39 @@ pub struct Moved {
     pub written: Bytes,
 }
 
+fn page(reply: Reply) -> Result<Page> {
+    match reply {
+        Reply::Displaced(Displaced { files, more }) => Ok(Page { files, more }),
+        other => Err(strange(&other)),
+    }
+}
+
 impl Files {
-    /// Moves what is on the manager's list, some files at a time; `told` of each. Only root may ask for that. What does not hurry is
-    /// copied no faster than at this rate each.
-    pub async fn move_displaced(&self, rate: Rate, told: impl Fn(FileId, Result<Moved>)) -> Result<()> {
-        let mut after = FileId(0);
-        loop {
-            let asked = Question::Displaced(After { file: after, most: PAGE });
-            let found = match self.control.ask(asked).await? {
-                Reply::Displaced(found) => found,
-                other => return Err(strange(&other)),
-            };
-            let last = found.files.last().copied();
-            let left = RefCell::new(found.files);
-            let hand = || async {
-                while let Some(file) = { left.borrow_mut().pop() } {
-                    match self.move_away(file, rate).await {
-                        // Somebody writes it, has removed it, or came first.
-                        Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
-                        moved => told(file, moved),
-                    }
+    /// Moves what is on the manager's list, again and again, with a pause between two rounds; `told` of each file. Only root may ask
+    /// for that. What does not hurry is copied no faster than at this rate each, and keeps nothing else from being moved.
+    pub(super) async fn move_for_ever(&self, pause: Duration, rate: Rate, told: impl Fn(FileId, Result<Moved>)) {
+        let env = self.nodes.env();
+        let list = Listed::of(&*self.control, &*env.clock, Question::Displaced, page);
+        let hand = || async {
+            loop {
+                list.again(pause);
+                match list.next().await {
+                    Ok(Some(file)) => self.move_next(&list, file, rate, &told).await,
+                    // With the manager away nothing can be moved either.
+                    _ => env.clock.sleep(pause).await,
                 }
-            };
-            all((0..AT_ONCE).map(|_| hand())).await;
-            match last {
-                Some(last) if found.more => after = last,
-                _ => return Ok(()),
             }
+        };
+        all((0..AT_ONCE).map(|_| hand())).await;
+    }
+
+    async fn move_next(&self, list: &Listed<'_>, file: FileId, rate: Rate, told: impl FnOnce(FileId, Result<Moved>)) {
+        let moved = self.move_away(file, rate).await;
+        list.tried(file);
+        match moved {
+            // Somebody writes it, has removed it, or came first.
+            Err(error) if matches!(error.kind, Kind::Missing | Kind::Busy | Kind::Stale) => {}
+            moved => told(file, moved),
         }
     }
 

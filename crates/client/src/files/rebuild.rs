@@ -9,12 +9,13 @@ use crate::file::FileEngine;
 use crate::file::options::Options;
 use forebay_env::Random;
 use forebay_env::together::all;
-use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Moment, Result};
 use forebay_wire::control::files::AskDegraded;
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Question, Reply};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Files that are asked for at once: many, so that clients that begin anywhere among them seldom meet.
 const PAGE: u32 = 4096;
@@ -22,6 +23,12 @@ const PAGE: u32 = 4096;
 const AT_ONCE: usize = 2;
 /// Of a component, so much is rebuilt in one step; who closes the file or stops waits for that.
 const STEP: Bytes = Bytes::mib(16);
+
+/// After what of the others is lost a file is left alone for so long at first and at most, twice as long each time: all of it is read for
+/// nothing until that is written anew.
+const LOST: (Duration, Duration) = (Duration::from_secs(60), Duration::from_hours(1));
+/// The same of a file that somebody is alone with.
+const ALONE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
 
 /// What was rebuilt of one file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,12 +39,47 @@ pub struct Rebuilt {
     pub written: Bytes,
 }
 
+/// Files that are not tried again for a while.
+pub(super) struct Resting {
+    now: Box<dyn Fn() -> Moment>,
+    /// Until when, and for how long.
+    files: RefCell<BTreeMap<FileId, (Moment, Duration)>>,
+}
+
+impl Resting {
+    pub(super) fn new(now: impl Fn() -> Moment + 'static) -> Resting {
+        Resting { now: Box::new(now), files: RefCell::default() }
+    }
+
+    fn rests(&self, file: FileId) -> bool {
+        self.files.borrow().get(&file).is_some_and(|(until, _)| (self.now)() < *until)
+    }
+
+    fn rest(&self, file: FileId, (first, most): (Duration, Duration)) {
+        let (now, mut files) = ((self.now)(), self.files.borrow_mut());
+        if files.len() >= PAGE as usize {
+            files.retain(|_, (until, _)| now < *until);
+        }
+        let span = files.get(&file).map_or(first, |(_, span)| (*span * 2).min(most));
+        files.insert(file, (now + span, span));
+    }
+
+    fn tried(&self, file: FileId, rebuilt: &Result<Option<Rebuilt>>) {
+        match rebuilt {
+            Err(error) if error.kind == Kind::Damaged => self.rest(file, LOST),
+            Err(error) if error.kind == Kind::Busy => self.rest(file, ALONE),
+            _ => drop(self.files.borrow_mut().remove(&file)),
+        }
+    }
+}
+
 /// The manager's list, of which each file is tried once. It is asked for anew when others turn out to be at what is next there:
 /// that costs much less than to open one file after the other that they are at or have done, and nobody waits for it who is at
 /// another one. What others are at by then is not on it.
 struct MissingList<'a> {
     control: &'a dyn Control,
     random: &'a dyn Random,
+    resting: &'a Resting,
     /// Those with lower numbers were all tried.
     after: Cell<FileId>,
     tried: RefCell<BTreeSet<FileId>>,
@@ -45,9 +87,9 @@ struct MissingList<'a> {
 }
 
 impl<'a> MissingList<'a> {
-    fn of(control: &'a dyn Control, random: &'a dyn Random) -> MissingList<'a> {
+    fn of(control: &'a dyn Control, random: &'a dyn Random, resting: &'a Resting) -> MissingList<'a> {
         let after = Cell::new(FileId(0));
-        MissingList { control, random, after, tried: RefCell::default(), left: RefCell::default() }
+        MissingList { control, random, resting, after, tried: RefCell::default(), left: RefCell::default() }
     }
 
     /// Has what is on it rebuilt, some files at a time; `told` of each that was tried.
@@ -58,8 +100,12 @@ impl<'a> MissingList<'a> {
     ) -> Result<()> {
         let hand = || async {
             while let Some(file) = self.next().await? {
-                match rebuild(file).await {
-                    Ok(None) | Err(Error { kind: Kind::Missing | Kind::Busy | Kind::Stale, .. }) => self.is_met(),
+                let rebuilt = rebuild(file).await;
+                self.resting.tried(file, &rebuilt);
+                match rebuilt {
+                    Ok(None) | Err(Error { kind: Kind::Missing | Kind::Stale, .. }) => self.is_met(),
+                    // The next ones may be in the same hands: to ask for each of them what is left would go on for ever.
+                    Err(Error { kind: Kind::Busy, .. }) => {}
                     rebuilt => told(file, rebuilt.map(Option::unwrap_or_default)),
                 }
             }
@@ -68,7 +114,7 @@ impl<'a> MissingList<'a> {
         all((0..AT_ONCE).map(|_| hand())).await.into_iter().collect()
     }
 
-    /// Somebody else is at the file that was next or has done it, has it alone, or has removed it.
+    /// Somebody else is at the file that was next, has done it, or has removed it.
     fn is_met(&self) {
         self.left.borrow_mut().clear();
     }
@@ -95,7 +141,7 @@ impl<'a> MissingList<'a> {
             // What is not on the list any more is not come upon again.
             let is_listed = |file: &FileId| found.files.binary_search(file).is_ok();
             tried.retain(|file| is_listed(file) || last.is_some_and(|last| *file > last));
-            found.files.retain(|file| !tried.contains(file));
+            found.files.retain(|file| !tried.contains(file) && !self.resting.rests(*file));
             match last {
                 Some(_) if !found.files.is_empty() => {}
                 Some(last) if found.more => {
@@ -115,7 +161,22 @@ impl<'a> MissingList<'a> {
 impl Files {
     /// Rebuilds what is on the manager's list, some files at a time; `told` of each. Only root may ask for that.
     pub async fn rebuild_missing(&self, told: impl Fn(FileId, Result<Rebuilt>)) -> Result<()> {
-        let list = MissingList::of(&*self.control, &*self.nodes.env().random);
+        self.rebuild_missing_but(&self.resting(), told).await
+    }
+
+    /// Nothing rests yet.
+    pub(super) fn resting(&self) -> Resting {
+        let clock = self.nodes.env().clock.clone();
+        Resting::new(move || clock.now())
+    }
+
+    /// The same, of what does not rest.
+    pub(super) async fn rebuild_missing_but(
+        &self,
+        resting: &Resting,
+        told: impl Fn(FileId, Result<Rebuilt>),
+    ) -> Result<()> {
+        let list = MissingList::of(&*self.control, &*self.nodes.env().random, resting);
         list.rebuild_all(async |file| self.rebuild(file).await, told).await
     }
 

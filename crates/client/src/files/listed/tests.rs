@@ -1,11 +1,13 @@
 use super::*;
 use crate::file::components::Asked;
+use forebay_wire::control::Change;
 use forebay_wire::control::files::Unscrubbed;
+use std::rc::Rc;
 
 /// A manager with these files on its list.
-struct Listed(Rc<RefCell<Vec<u64>>>);
+struct Manager(Rc<RefCell<Vec<u64>>>);
 
-impl Control for Listed {
+impl Control for Manager {
     fn change(&self, _: Change) -> Asked<Reply> {
         Box::pin(async { Ok(Reply::Done) })
     }
@@ -25,11 +27,15 @@ impl Control for Listed {
 }
 
 #[test]
-fn a_file_that_takes_long_is_in_the_way_of_no_other_one_and_is_mended_by_one_at_a_time() {
+fn a_file_that_takes_long_is_in_the_way_of_no_other_one_and_is_taken_by_one_at_a_time() {
     let taken = forebay_env::real::run_network(|env| async move {
         let there = Rc::new(RefCell::new(vec![1, 2, 3]));
-        let manager = Listed(there.clone());
-        let list = Left::of(&manager, &*env.clock);
+        let manager = Manager(there.clone());
+        let page = |reply| match reply {
+            Reply::Unscrubbed(Unscrubbed { files, more }) => Ok(Page { files, more }),
+            other => panic!("{other:?}"),
+        };
+        let list = Listed::of(&manager, &*env.clock, Question::Unscrubbed, page);
         let mut taken = Vec::new();
         // The first one is never done with; each other one is, and is left again.
         for round in 0..3 {

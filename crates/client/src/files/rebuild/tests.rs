@@ -4,7 +4,7 @@ use crate::file::components::Asked;
 use forebay_env::{Executor, yield_now};
 use forebay_wire::control::Change;
 use forebay_wire::control::files::Degraded;
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
 use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
@@ -28,8 +28,11 @@ struct Board {
     missing: RefCell<BTreeMap<FileId, Option<u64>>>,
     /// A manager of an older release tells also of what others are at.
     tells_all: bool,
-    /// Files that cannot be rebuilt.
+    /// Files that cannot be rebuilt, and why.
     broken: BTreeSet<FileId>,
+    why: Kind,
+    /// How often it was asked what is to be rebuilt.
+    asked: Cell<u32>,
     /// Each time that a client opened one, in order.
     opened: RefCell<Vec<(u64, FileId)>>,
     /// Each one that was rebuilt, in order, and by whom.
@@ -44,6 +47,8 @@ impl Board {
             missing: RefCell::new(missing),
             tells_all: false,
             broken: BTreeSet::new(),
+            why: Kind::Device,
+            asked: Cell::new(0),
             opened: RefCell::default(),
             rebuilt: RefCell::default(),
             chance: Seeded(RefCell::new(Chance(seed))),
@@ -80,7 +85,7 @@ impl Board {
         self.pass(20).await;
         if self.broken.contains(&file) {
             self.missing.borrow_mut().insert(file, None);
-            return Err(Error::device("its target is not there"));
+            return Err(Error::new(self.why, "it cannot be rebuilt"));
         }
         let mut missing = self.missing.borrow_mut();
         match missing.get(&file) {
@@ -122,6 +127,7 @@ impl Control for Way {
         let (board, client) = (self.board.clone(), self.client);
         Box::pin(async move {
             let Question::Degraded(asked) = question else { panic!("{question:?}") };
+            board.asked.set(board.asked.get() + 1);
             board.pass(3).await;
             let told = board.told(asked, client);
             board.pass(3).await;
@@ -136,9 +142,14 @@ impl Control for Way {
 
 /// One run through the list; what the client was told.
 async fn run(board: Rc<Board>, client: u64) -> Vec<(FileId, Result<Rebuilt>)> {
+    run_but(board, client, Resting::new(|| Moment(0))).await
+}
+
+/// The same with what rests.
+async fn run_but(board: Rc<Board>, client: u64, resting: impl Borrow<Resting>) -> Vec<(FileId, Result<Rebuilt>)> {
     let way = Way { board: board.clone(), client };
     let told = RefCell::new(Vec::new());
-    let list = MissingList::of(&way, &board.chance);
+    let list = MissingList::of(&way, &board.chance, resting.borrow());
     let rebuild = async |file| board.rebuild(client, file).await;
     list.rebuild_all(rebuild, |file, rebuilt| told.borrow_mut().push((file, rebuilt))).await.unwrap();
     told.into_inner()
@@ -201,6 +212,35 @@ fn what_cannot_be_rebuilt_is_told_once_and_the_rest_is_rebuilt() {
     assert_eq!((refused.len(), refused.into_iter().collect::<BTreeSet<_>>()), (broken.len(), broken.clone()));
     assert_eq!(told.len(), 100);
     assert_eq!(board.missing.borrow().keys().copied().collect::<BTreeSet<_>>(), broken);
+}
+
+#[test]
+fn what_others_are_alone_with_is_not_asked_for_again_and_again() {
+    let broken: BTreeSet<FileId> = (1..=400).map(FileId).collect();
+    let board = Rc::new(Board { broken, why: Kind::Busy, ..Board::of(1..=500, 3) });
+    together([run(board.clone(), 1)]);
+    assert_eq!(board.done(), (401..=500).collect::<Vec<_>>());
+    assert_eq!(board.opened_by(1).len(), 500);
+    assert!(board.asked.get() < 100, "{} times", board.asked.get());
+}
+
+#[test]
+fn a_file_of_which_what_it_is_made_of_is_lost_rests_longer_each_time() {
+    let now = Rc::new(Cell::new(Moment(0)));
+    let clock = now.clone();
+    let resting = Rc::new(Resting::new(move || clock.get()));
+    let board = Rc::new(Board { broken: [FileId(7)].into(), why: Kind::Damaged, ..Board::of(1..=9, 3) });
+    let mut tried = Vec::new();
+    for second in 0..10_000 {
+        now.set(Moment(0) + Duration::from_secs(second));
+        let before = board.opened_by(1).len();
+        together([run_but(board.clone(), 1, resting.clone())]);
+        if board.opened_by(1)[before..].contains(&FileId(7)) {
+            tried.push(second);
+        }
+    }
+    assert_eq!(tried, [0, 60, 180, 420, 900, 1860, 3780, 7380]);
+    assert_eq!(board.done(), [1, 2, 3, 4, 5, 6, 8, 9]);
 }
 
 #[test]
