@@ -331,10 +331,12 @@ impl Manager {
         let left: Option<Orders> = view.read(&keys::leftovers(file))?;
         let left = left.map(|left| left.version + 1);
         let Some(since) = absent.iter().map(|absent| absent.since).chain(left).max() else { return Ok(()) };
-        let held = self.holders.until(file, since);
-        let Some(until) = held.filter(|until| *until > now.wall) else { return Ok(()) };
         // Targets that have heard of it answer nobody who has not; those that a component has left are among them.
         let fences: Option<Orders> = view.read(&keys::fences(file))?;
+        // What is not told apart any more was given before the version was raised last, too.
+        let last = fences.iter().map(|fences| fences.due.after(self.settings.life + SKEW)).max();
+        let held = self.holders.until(file, since).min(last);
+        let Some(until) = held.filter(|until| *until > now.wall) else { return Ok(()) };
         let is_over = |(component, target): &(u32, TargetId)| {
             let is_absent = absent.iter().any(|absent| absent.component == *component);
             is_absent || targets.get(*component as usize) != Some(target)

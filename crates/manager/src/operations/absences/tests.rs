@@ -3,6 +3,7 @@ use crate::principal::Principal;
 use crate::testing::{NODES, Stage, close, report, root, targets_of, user};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Kind, Result, TargetId};
+use forebay_wire::capability::{LONGEST_LIFE, SKEW};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
     AskDegraded, ComponentState, Degraded, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew,
@@ -194,6 +195,23 @@ fn who_may_still_be_answered_by_what_was_given_up_is_waited_for() {
     let files = vec![Renewed { file: second, write: false, version }];
     stage.ask(&reader, &Question::Renew(Renew { files })).unwrap();
     assert!(stage.given_up(second).is_ok());
+}
+
+#[test]
+fn who_may_still_be_answered_is_waited_for_no_longer_where_very_many_are_given_something() {
+    let mut stage = Stage::new();
+    let [reader, _] = others();
+    let file = stage.striped().entry.file;
+    stage.read(&reader, file);
+    stage.give_up(&root(), file, &[1]).unwrap();
+    for minute in 0..9 {
+        // More than are told apart, so that some are forgotten.
+        let (now, until) = (stage.now.wall, stage.now.wall.after(LONGEST_LIFE + SKEW));
+        (0..300_000)
+            .for_each(|other| stage.manager.holders.note(FileId(1 << 40 | other), 1 << 20 | minute, 1, until, now));
+        assert_eq!(stage.given_up(file).is_ok(), minute == 8, "{minute}");
+        stage.pass(Duration::from_secs(50));
+    }
 }
 
 #[test]
