@@ -58,6 +58,10 @@ pub(crate) struct TargetNow {
     pub(crate) failed: Option<String>,
     /// Whether its device is far slower than its profile, as its node said last.
     pub(crate) slow: bool,
+    /// Whether it was told to do something with the answer to its last report.
+    pub(crate) is_told: bool,
+    /// Whether it carried out nothing of that.
+    pub(crate) is_stuck: bool,
     /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
     pub(crate) left: Option<u64>,
     /// Files of which something is to leave it, as they were counted last; rings and heaps stay.
@@ -116,6 +120,8 @@ impl Cluster {
                     is_served: true,
                     failed: None,
                     slow: false,
+                    is_told: false,
+                    is_stuck: false,
                     left: None,
                     to_move: None,
                     turns: 0,

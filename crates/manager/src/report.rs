@@ -24,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_ADDRESS: usize = 255;
 /// How many files with orders are looked at for one report.
 const LOOKED_AT: usize = 8192;
+/// How many orders of a list a target is told that carried out none of those before.
+const TOLD_IF_STUCK: usize = 16;
 /// What is free is written down when it changed by one part of the size in so many.
 const FREE_PARTS: u64 = 20;
 
@@ -59,6 +61,7 @@ impl Manager {
                 known.load = target.load.min(100);
                 known.failed = target.failed.clone();
                 known.slow = target.slow;
+                known.is_stuck = target.failed.is_some() || known.is_told && target.carried_out.is_empty();
                 known.placed.set(known.placed.get() / 2);
                 // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
                 // newest two keys.
@@ -68,6 +71,11 @@ impl Manager {
             }
         }
         let mut orders = self.orders(now, report.node, accepted().map(|target| target.target).collect())?;
+        for target in accepted() {
+            if let Some(known) = self.cluster.targets.get_mut(&target.target) {
+                known.is_told = orders.contains_key(&target.target);
+            }
+        }
         let told = report.targets.iter().zip(verdicts).map(|(target, verdict)| ToTarget {
             target: target.target,
             keys: if verdict.is_ok() { self.keys_of(target.target) } else { Vec::new() },
@@ -235,10 +243,14 @@ impl Manager {
     fn orders(&mut self, now: Now, node: u64, targets: BTreeSet<TargetId>) -> Result<BTreeMap<TargetId, Vec<Order>>> {
         let Some(state) = self.cluster.nodes.get_mut(&node) else { return Ok(BTreeMap::new()) };
         let mut told_up_to = std::mem::take(&mut state.told_up_to);
-        let mut telling = Telling { now: now.wall, targets, orders: BTreeMap::new(), count: 0 };
-        telling.part(self.view()?, keys::FENCES, &mut told_up_to.fences)?;
-        telling.part(self.view()?, keys::REMOVALS, &mut told_up_to.removals)?;
-        telling.part(self.view()?, keys::LEFTOVERS, &mut told_up_to.leftovers)?;
+        let is_stuck = |target: &TargetId| self.cluster.targets.get(target).is_some_and(|known| known.is_stuck);
+        let most = |target: TargetId| (target, if is_stuck(&target) { TOLD_IF_STUCK } else { MOST_ORDERS / 8 * 7 });
+        let most = targets.into_iter().map(most).collect();
+        let mut telling = Telling { now: now.wall, most, orders: BTreeMap::new(), count: 0 };
+        // Each list leaves room for the next one: what is removed makes room for what has to be written down.
+        telling.part(self.view()?, (keys::FENCES, MOST_ORDERS / 8 * 7), &mut told_up_to.fences)?;
+        telling.part(self.view()?, (keys::REMOVALS, MOST_ORDERS / 16 * 15), &mut told_up_to.removals)?;
+        telling.part(self.view()?, (keys::LEFTOVERS, MOST_ORDERS), &mut told_up_to.leftovers)?;
         if let Some(state) = self.cluster.nodes.get_mut(&node) {
             state.told_up_to = told_up_to;
         }
@@ -266,29 +278,33 @@ impl Manager {
 /// What some targets are told.
 struct Telling {
     now: Timestamp,
-    targets: BTreeSet<TargetId>,
+    /// How many orders of a list each of them is told: one that carries out none keeps no other from its own.
+    most: BTreeMap<TargetId, usize>,
     orders: BTreeMap<TargetId, Vec<Order>>,
     count: usize,
 }
 
 impl Telling {
-    /// The next part of a list of orders, and where the one behind it begins.
-    fn part(&mut self, view: &dyn Snapshot, prefix: u8, told_up_to: &mut Vec<u8>) -> Result<()> {
+    /// The next part of a list of orders, up to `limit` of all lists, and where the one behind it begins.
+    fn part(&mut self, view: &dyn Snapshot, (prefix, limit): (u8, usize), told_up_to: &mut Vec<u8>) -> Result<()> {
         let remove = prefix != keys::FENCES;
         let (first, to) = keys::all(prefix);
         let from = if told_up_to.is_empty() { first } else { std::mem::take(told_up_to) };
         let pairs = view.scan(&from, &to, LOOKED_AT)?;
         let is_last = pairs.len() < LOOKED_AT;
+        let mut left = self.most.clone();
         for (key, value) in pairs {
-            if self.count >= MOST_ORDERS {
+            if self.count >= limit {
                 *told_up_to = key;
                 return Ok(());
             }
             let there: Orders = decode(&key, &value)?;
             let file = FileId(keys::number(&key));
-            for (component, target) in there.pending.iter().filter(|(_, target)| self.targets.contains(target)) {
-                // What is revoked is due whatever the clock says.
-                if !remove || there.due <= self.now {
+            // What is revoked is due whatever the clock says.
+            if !remove || there.due <= self.now {
+                for (component, target) in &there.pending {
+                    let Some(left) = left.get_mut(target).filter(|left| **left > 0) else { continue };
+                    *left -= 1;
                     let object = object(there.volume, file, *component);
                     let order = Order { object, version: there.version, remove };
                     self.orders.entry(*target).or_default().push(order);

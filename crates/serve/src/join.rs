@@ -10,7 +10,8 @@ use crate::admission;
 use crate::grpc::GrpcReports;
 use crate::key::{self, AccessKey};
 use crate::limits::Taken;
-use crate::node::{NodeEnding, NodeHost, NodeOptions, is_away};
+use crate::news::{News, Teller};
+use crate::node::{NodeEnding, NodeHost, NodeOptions};
 use crate::reach::Reach;
 use crate::server::MEND_EVERY;
 use crate::status::{Sources, StatusServer};
@@ -21,13 +22,12 @@ use forebay_client::files::blocking::FilesClient;
 use forebay_client::files::keep::Kept;
 use forebay_embedded::{Owned, own_within};
 use forebay_env::real::file;
-use forebay_model::{Error, Kind, Result, TargetId};
-use forebay_node::network::{Heard, Unwelcome};
+use forebay_model::{Error, Kind, Result};
+use forebay_node::network::Unwelcome;
 use forebay_wire::control::Question;
 use forebay_wire::control::files::AskDegraded;
 use forebay_wire::control::names::FileId;
 use membership::Membership;
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,21 +70,6 @@ pub struct Rebuilding {
     pub key: PathBuf,
     /// Called for each file that was made whole, and once of one that cannot be for now.
     pub kept: fn(FileId, Result<Kept>),
-}
-
-/// What changed between a node and its manager.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    /// It does not answer; it is asked again and again.
-    Away(Error),
-    /// It refuses the node; it is asked again and again.
-    Refused(Error),
-    /// It does not let a target be served.
-    TargetRefused(TargetId, Error),
-    /// Its clock and the node's differ by more than they may: how, and what to do.
-    ClockOff(String),
-    /// All is well again.
-    Well,
 }
 
 /// A node at work.
@@ -159,7 +144,7 @@ impl Joined {
             is_apart: true,
         };
         let reports = client.clone();
-        let teller = Teller { last: RefCell::default(), told };
+        let teller = Teller::new(told);
         let node = NodeHost::start(options, move || Rc::new(GrpcReports(reports)), move |heard| teller.tell(heard))?;
         let sources = Sources {
             nodes: vec![(membership.node, node.teller())],
@@ -250,39 +235,3 @@ async fn take_in(
         Err(error) => Err(error),
     }
 }
-
-/// Tells of what changed, and of nothing twice.
-struct Teller {
-    last: RefCell<Vec<News>>,
-    told: fn(News),
-}
-
-impl Teller {
-    fn tell(&self, heard: &Result<Heard>) {
-        let now: Vec<News> = match heard {
-            Ok(heard) => {
-                let refused = heard.refused.iter().map(|(target, error)| News::TargetRefused(*target, error.clone()));
-                refused.chain(heard.clock_off.clone().map(News::ClockOff)).collect()
-            }
-            Err(error) if is_away(error) => vec![News::Away(error.clone())],
-            Err(error) => vec![News::Refused(error.clone())],
-        };
-        let mut last = self.last.borrow_mut();
-        let kind = |news: &News| match news {
-            News::TargetRefused(target, error) => (Some(*target), Some(error.kind), false),
-            News::Refused(error) => (None, Some(error.kind), true),
-            News::Away(_) => (None, None, true),
-            News::ClockOff(_) | News::Well => (None, None, false),
-        };
-        for news in now.iter().filter(|news| !last.iter().any(|known| kind(known) == kind(news))) {
-            (self.told)(news.clone());
-        }
-        if now.is_empty() && !last.is_empty() {
-            (self.told)(News::Well);
-        }
-        *last = now;
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -5,7 +5,7 @@
 //! - [`grpc`]: the same of other processes, with access keys from files ([`key`]); [`reach`]: the files of a cluster.
 //! - [`join`]: a node whose manager is in another process; [`admission`]: who may be one; [`access`]: users' keys; [`targets`]:
 //!   what
-//!   people think of targets.
+//!   people think of targets; [`news`]: what is said of how nodes and their manager get on.
 //! - [`tls`]: what processes of a cluster show and whom they trust; [`certificates`]: makes that.
 //! - [`survey`]: how a cluster is, as its manager says; [`status`]: how all of that is, over HTTP.
 //! - [`copies`]: where copies of what the manager knows are; [`recover`]: makes that anew.
@@ -22,6 +22,7 @@ pub mod key;
 pub mod limits;
 pub mod local;
 pub mod manager;
+pub mod news;
 pub mod node;
 pub mod rack;
 pub mod reach;
@@ -33,5 +34,6 @@ pub mod targets;
 pub mod tls;
 pub mod upkeep;
 
-pub use join::{JoinOptions, Joined, News, Rebuilding};
+pub use join::{JoinOptions, Joined, Rebuilding};
+pub use news::News;
 pub use server::{METADATA, Server, ServerOptions};

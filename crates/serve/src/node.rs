@@ -182,7 +182,8 @@ impl NodeHost {
         };
         let said = self.said.wait_while(self.said.lock(), |said| !said.is_over && is_waited_for(said));
         match &said.last {
-            Some(Ok(Heard { refused, .. })) => match refused.first() {
+            // What may be served is, whatever else there is.
+            Some(Ok(Heard { refused, serving, .. })) => match refused.first().filter(|_| *serving == 0) {
                 Some((target, error)) => Err(error.clone().of(format!("target {target}"))),
                 None => Ok(true),
             },

@@ -4,6 +4,7 @@
 use crate::copies::OnHosts;
 use crate::local::{LocalControl, LocalReports};
 use crate::manager::{ManagerHost, Metadata};
+use crate::news::{News, Teller};
 use crate::node::{NodeHost, NodeOptions};
 use crate::tls::{TlsFiles, trusting};
 use forebay_client::files::Files;
@@ -37,6 +38,8 @@ pub struct Listening<'a> {
     pub bounds: Bounds,
     /// Called when something came to one of them that was malformed, once a minute at most for each.
     pub warned: fn(Unwelcome),
+    /// Called when something changed between one of them and the manager.
+    pub told: fn(News),
 }
 
 impl Rack {
@@ -68,8 +71,12 @@ impl Rack {
                 tls: listening.tls,
                 is_apart: false,
             };
-            let (desk, by) = (manager.desk()?, by.clone());
-            let host = NodeHost::start(options, move || Rc::new(LocalReports::new(desk, by)), |_| {})?;
+            let (desk, by, teller) = (manager.desk()?, by.clone(), Teller::new(listening.told));
+            let host = NodeHost::start(
+                options,
+                move || Rc::new(LocalReports::new(desk, by)),
+                move |heard| teller.tell(heard),
+            )?;
             host.ready()?;
             nodes.push((host, owned));
         }

@@ -6,6 +6,7 @@ use crate::join::membership::{self, Membership};
 use crate::key;
 use crate::limits::Taken;
 use crate::manager::Metadata;
+use crate::news::News;
 use crate::node::NodeHost;
 use crate::rack::{Listening, Rack};
 use crate::status::{Sources, StatusServer};
@@ -64,6 +65,8 @@ pub struct ServerOptions {
     pub kept: fn(FileId, Result<Kept>),
     /// Called when something came to a node that was malformed, once a minute at most for each.
     pub warned: fn(Unwelcome),
+    /// Called when something changed between a node and the manager.
+    pub told: fn(News),
 }
 
 /// Directories at work.
@@ -105,6 +108,7 @@ impl Server {
             tls: options.tls.as_ref(),
             bounds: taken.bounds,
             warned: options.warned,
+            told: options.told,
         };
         let settings = Settings { balance_above: options.upkeep.balance_above, ..Settings::default() };
         let metadata = Metadata { path: &dir.join(METADATA), cache: taken.metadata };

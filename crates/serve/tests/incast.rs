@@ -129,7 +129,8 @@ fn what_many_targets_send_one_client_fits_its_port_which_drops_without_credit() 
             let path = dir.path().join("manager.redb");
             let metadata = Metadata { path: &path, cache: METADATA_CACHE };
             let bounds = Bounds::default();
-            let listening = Listening { data: "10.9.0.1:0", known_as: None, tls: None, bounds, warned: |_| {} };
+            let listening =
+                Listening { data: "10.9.0.1:0", known_as: None, tls: None, bounds, warned: |_| {}, told: |_| {} };
             let rack = Rack::over(owned, metadata, policy, Settings::default(), &listening).unwrap();
             client.enter();
             let (bounded, unbounded) = (rack.files(Bytes::kib(192)).unwrap(), rack.files(Bytes::gib(1)).unwrap());

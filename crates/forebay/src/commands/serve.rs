@@ -125,6 +125,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         },
         kept,
         warned,
+        told,
     };
     let server = Server::start(&args.dir, &dirs, &options)?;
     let ca = args.tls.as_ref().map(|dir| dir.join(AUTHORITY).display().to_string());
@@ -283,6 +284,10 @@ fn told(news: News) {
              {error}"
         ),
         News::TargetRefused(target, error) => format!("forebay: target {target} may not be served: {error}"),
+        News::Unable(target, error) => format!(
+            "forebay: target {target} cannot do what the manager wants done there; all else of it is served, and it is tried \
+             again: {error}"
+        ),
         News::ClockOff(how) => {
             format!("forebay: {how}; what clients show is refused until then, or counts for too short")
         }

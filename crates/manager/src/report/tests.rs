@@ -1,4 +1,5 @@
 use crate::keys;
+use crate::records::{Orders, encode};
 use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
 use forebay_model::layout::Raid;
 use forebay_model::{Bytes, Kind, TargetId, Timestamp};
@@ -8,6 +9,7 @@ use forebay_wire::control::cluster::{
 use forebay_wire::control::names::{CreateFile, FileId, Place};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 fn map(stage: &mut Stage) -> Map {
@@ -306,4 +308,33 @@ fn a_node_whose_clock_differs_by_more_than_a_minute_is_told_of_and_what_to_do() 
     stage.restart();
     let Reply::Map(map) = stage.ask(&root(), &Question::Map).unwrap() else { panic!("no map") };
     assert!(map.nodes.iter().all(|it| it.wall.is_none() && it.clock_off().is_none()));
+}
+
+#[test]
+fn a_target_that_carries_out_nothing_keeps_no_other_of_its_node_from_what_it_has_to_do() {
+    let mut stage = Stage::new();
+    let [stuck, well] = targets_of(1);
+    let mut pairs = Vec::new();
+    let mut order = |key: Vec<u8>, target, version| {
+        let orders = Orders { volume: 1, version, due: stage.now.wall, pending: vec![(0, target)] };
+        let value = Some(encode(&key, &orders).unwrap());
+        pairs.push((key, value));
+    };
+    (1000..9000).for_each(|file| order(keys::fences(FileId(file)), stuck, 2));
+    (9000..10_000).for_each(|file| order(keys::removals(FileId(file)), stuck, 1));
+    (10_000..10_100).for_each(|file| order(keys::removals(FileId(file)), well, 1));
+    (10_100..10_200).for_each(|file| order(keys::fences(FileId(file)), well, 2));
+    stage.put_raw(pairs);
+    let mut told: BTreeSet<Order> = BTreeSet::new();
+    let mut carried_out = Vec::new();
+    for _ in 0..4 {
+        let targets =
+            vec![healthy(stuck), TargetReport { carried_out: std::mem::take(&mut carried_out), ..healthy(well) }];
+        let reported = stage.report(&of(1, targets)).unwrap();
+        let of_well = reported.targets.into_iter().find(|told| told.target == well).unwrap().orders;
+        told.extend(&of_well);
+        carried_out = of_well;
+    }
+    assert_eq!(told.iter().filter(|order| order.remove).count(), 100);
+    assert_eq!(told.iter().filter(|order| !order.remove).count(), 100);
 }

@@ -45,10 +45,25 @@ pub struct Identity {
 pub struct Heard {
     /// Targets that may not serve, and why.
     pub refused: Vec<(TargetId, Error)>,
+    /// Targets that could not carry out what they were told, and why not. They serve all else.
+    pub unable: Vec<(TargetId, Error)>,
+    /// How many targets serve.
+    pub serving: usize,
     /// The epoch of the cluster's map.
     pub epoch: u64,
     /// How this node's clock differs from the manager's, and what to do, if it does by more than it may.
     pub clock_off: Option<String>,
+}
+
+/// What a target did of what it was told.
+struct Obeyed {
+    carried_out: Vec<Order>,
+    /// Whether all that was revoked is fenced.
+    is_fenced: bool,
+    /// Why an order could not be carried out, and will not be soon.
+    unable: Option<Error>,
+    /// The newest key that it has.
+    key: Option<u32>,
 }
 
 /// What a node has done of what it was told, and has not said yet.
@@ -100,29 +115,39 @@ impl Node {
         let clock_off = clock_off(node, nearest, reported.wall);
         done.carried_out.clear();
         self.shut_out(&reported.shut_out);
-        let mut refused = Vec::new();
-        let mut is_done = true;
-        for told in reported.targets {
-            let target = told.target;
-            if let Some(error) = told.refused.clone() {
-                refused.push((target, error));
-                continue;
-            }
-            // Others learn of what concerns them all the same.
-            match self.obey(identity, told, done).await {
-                // Only now: what was revoked before this epoch is fenced.
-                Ok(true) => self.keys.advance(target, reported.epoch, reported.least_epoch),
-                Ok(false) => is_done = false,
+        let mut heard = Heard { refused: Vec::new(), unable: Vec::new(), serving: 0, epoch: reported.epoch, clock_off };
+        let (told, refused): (Vec<ToTarget>, Vec<ToTarget>) =
+            reported.targets.into_iter().partition(|told| told.refused.is_none());
+        heard.refused = refused.into_iter().filter_map(|told| Some((told.target, told.refused?))).collect();
+        let mut is_done = heard.refused.is_empty();
+        // Side by side: a report that waited for one slow target after the other would come so late that the node is down.
+        let targets: Vec<TargetId> = told.iter().map(|told| told.target).collect();
+        let obeyed = all(told.into_iter().map(|told| self.obey(identity, told))).await;
+        for (target, obeyed) in targets.into_iter().zip(obeyed) {
+            match obeyed {
+                Ok(Obeyed { carried_out, is_fenced, unable, key }) => {
+                    heard.serving += 1;
+                    done.carried_out.entry(target).or_default().extend(carried_out);
+                    done.keys.extend(key.map(|key| (target, key)));
+                    heard.unable.extend(unable.map(|error| (target, error)));
+                    match is_fenced {
+                        // Only now: what was revoked before this epoch is fenced.
+                        true => self.keys.advance(target, reported.epoch, reported.least_epoch),
+                        false => is_done = false,
+                    }
+                }
+                // Others learn of what concerns them all the same.
                 Err(error) => {
                     is_done = false;
-                    refused.push((target, error));
+                    heard.refused.push((target, error));
                 }
             }
         }
+        done.carried_out.retain(|_, orders| !orders.is_empty());
         if is_done {
             done.epoch = reported.epoch;
         }
-        Ok(Heard { refused, epoch: reported.epoch, clock_off })
+        Ok(heard)
     }
 
     fn of_target(&self, identity: &Identity, info: &TargetInfo, now: Moment, done: &mut Done) -> TargetReport {
@@ -147,9 +172,9 @@ impl Node {
         DEVICE.min(self.bounds.patience)
     }
 
-    /// Does what a target is told: first what was revoked, then the keys. Whether all that was revoked is fenced.
-    async fn obey(&self, identity: &Identity, told: ToTarget, done: &mut Done) -> Result<bool> {
-        let mut is_fenced = true;
+    /// Does what a target is told: first what was revoked, then the keys.
+    async fn obey(&self, identity: &Identity, told: ToTarget) -> Result<Obeyed> {
+        let mut obeyed = Obeyed { carried_out: Vec::new(), is_fenced: true, unable: None, key: None };
         let door = self.door(told.target)?;
         // For all orders together: while they are carried out nothing is reported, and a node of which nothing is heard is down.
         let until = self.env.clock.now() + self.limit();
@@ -164,14 +189,15 @@ impl Node {
             let left = until.since(self.env.clock.now());
             let First::Left(carried_out) = race(carrying_out, self.env.clock.sleep(left)).await else {
                 // Its device hangs, and would with the next one, or is slow: all that is left is told again.
-                is_fenced = false;
+                obeyed.is_fenced = false;
                 break;
             };
             match carried_out {
-                Ok(()) => done.carried_out.entry(told.target).or_default().push(order),
+                Ok(()) => obeyed.carried_out.push(order),
                 // It is told again; others may be carried out meanwhile.
-                Err(error) if matches!(error.kind, Kind::Busy | Kind::Full) => is_fenced &= order.remove,
-                Err(error) => return Err(error),
+                Err(error) if matches!(error.kind, Kind::Busy | Kind::Full) => obeyed.is_fenced &= order.remove,
+                // As long as it cannot be written the target knows it all the same, and all else is served.
+                Err(error) => drop(obeyed.unable.get_or_insert(error)),
             }
         }
         self.keys.join(identity.cluster, told.target, random::bytes(&*self.env.random));
@@ -185,9 +211,9 @@ impl Node {
             };
             let bytes = key.key.0[..].try_into().map_err(other)?;
             self.keys.roll(told.target, TargetKey::from_bytes(key.version, bytes));
-            done.keys.insert(told.target, key.version);
+            obeyed.key = Some(key.version);
         }
-        Ok(is_fenced)
+        Ok(obeyed)
     }
 
     async fn info(&self, door: &TargetDoor) -> Result<TargetInfo> {

@@ -77,7 +77,14 @@ pub(super) async fn enter(service: &Rc<Service>, fenced: Option<Fenced>) -> Resu
 
 /// Raises a fence.
 pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64) -> Result<()> {
-    load(service, object).await?;
+    if let Err(error) = load(service, object).await {
+        let mut known = service.fences.known.borrow_mut();
+        // Should it become readable again, nobody is let in with less.
+        if error.kind != Kind::Busy && known.len() < MOST_KNOWN {
+            known.entry(object).or_insert_with(|| Fence::new(version, 0));
+        }
+        return Err(error);
+    }
     // Whoever raises it is not waited for.
     let entered = {
         let mut known = service.fences.known.borrow_mut();
@@ -106,6 +113,10 @@ pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64)
 }
 
 impl Fence {
+    fn new(version: u64, durable: u64) -> Fence {
+        Fence { version, durable, is_written: false, inside: BTreeMap::new(), waiting: Vec::new() }
+    }
+
     fn enter(&mut self, service: &Service, object: ObjectId, version: u64) -> Entered {
         *self.inside.entry(version).or_default() += 1;
         Entered { known: service.fences.known.clone(), object, version }
@@ -168,9 +179,7 @@ async fn load(service: &Service, object: ObjectId) -> Result<()> {
             fences.swept.set(swept + 1);
         }
         // Somebody else may have read it meanwhile, and raised it.
-        let fence =
-            || Fence { version, durable: version, is_written: false, inside: BTreeMap::new(), waiting: Vec::new() };
-        known.entry(object).or_insert_with(fence);
+        known.entry(object).or_insert_with(|| Fence::new(version, version));
         return Ok(());
     }
 }

@@ -37,6 +37,7 @@ fn options() -> ServerOptions {
         upkeep: UpkeepOptions::default(),
         kept: |_, _| {},
         warned: |_| {},
+        told: |_| {},
     }
 }
 

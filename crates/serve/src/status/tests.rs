@@ -43,6 +43,7 @@ fn telling(dir: &Path) -> Server {
             upkeep: UpkeepOptions::default(),
             kept: |_, _| {},
             warned: |_| {},
+            told: |_| {},
         },
     )
     .expect("it starts")

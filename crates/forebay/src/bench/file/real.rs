@@ -40,7 +40,8 @@ pub(super) fn run(args: &FileArgs, dir: &Path) -> Result<Figures> {
     let tls = if args.tls { Some(certificate(&dir.join("tls"))?) } else { None };
     let owned = dirs.iter().map(|dir| own(dir)).collect::<Result<Vec<_>>>()?;
     let bounds = Bounds::default();
-    let listening = Listening { data: "127.0.0.1:0", known_as: None, tls: tls.as_ref(), bounds, warned: |_| {} };
+    let listening =
+        Listening { data: "127.0.0.1:0", known_as: None, tls: tls.as_ref(), bounds, warned: |_| {}, told: |_| {} };
     let metadata = Metadata { path: &dir.join("manager.redb"), cache: METADATA_CACHE };
     let rack = Rack::over(owned, metadata, policy, Settings::default(), &listening)?;
     let clients = (0..args.clients).map(|_| rack.files(args.credit)).collect::<Result<Vec<_>>>()?;

@@ -187,3 +187,43 @@ fn many_orders_to_a_slow_target_do_not_keep_its_node_from_reporting_and_what_is_
     })
     .expect("the loop of the network");
 }
+
+#[test]
+fn a_target_that_cannot_carry_out_an_order_serves_all_else_and_what_it_cannot_is_told() {
+    real::run_network(|env| async move {
+        let (broken, mut orders) = mailbox();
+        let door = TargetDoor { id: WELL, handle: TargetHandle::new(broken) };
+        let node = Node::new(env.clone(), vec![door], Bounds::default(), 1);
+        let (to_manager, mut reports) = mailbox();
+        let (told, mut heard) = mailbox();
+        let identity = Identity { node: 7, cluster: 77, address: "here".to_string() };
+        let manager = Rc::new(Manager(to_manager, Some((WELL, 3))));
+        env.spawner.detach(node.clone().keep_reporting(identity, manager, move |heard| drop(told.send(heard))));
+        env.spawner.detach(async move {
+            while let Some(order) = orders.receive().await {
+                match order {
+                    Asked::Ask { answer, .. } => drop(answer.send(Ok(Reply::Info(info(WELL))), 0).await),
+                    // As one whose tables of objects cannot be read.
+                    Asked::Fence { answer, version: 2, object } if object.object == 2 => {
+                        answer.send(Err(Error::device("a table cannot be read")), 0).await;
+                    }
+                    Asked::Fence { answer, .. } => drop(answer.send(Ok(()), 0).await),
+                    _ => panic!("nothing else was told"),
+                }
+            }
+        });
+        reports.receive().await.expect("the first report");
+        let heard = heard.receive().await.expect("what came of it").expect("the manager answered");
+        // The manager here tells of this target twice.
+        assert_eq!((heard.refused, heard.serving), (Vec::new(), 2));
+        assert_eq!(
+            heard.unable.iter().map(|(target, error)| (*target, error.kind)).collect::<Vec<_>>(),
+            [(WELL, Kind::Device)]
+        );
+        assert!(shown(&node, WELL, env.clock.wall()).is_ok());
+        let second = reports.receive().await.expect("the next report");
+        let carried_out: Vec<u64> = second.targets[0].carried_out.iter().map(|order| order.object.object).collect();
+        assert_eq!((carried_out, second.targets[0].key), (vec![1, 3], 1), "the other one is told again");
+    })
+    .expect("the loop of the network");
+}

@@ -67,8 +67,8 @@ fn how_fast_names_are_made_with_copies_on_targets_here_and_on_other_nodes() {
             tls: None,
             taken: forebay_node::network::Bounds::default().into(),
             patience: Duration::from_secs(60),
-            told: |_| {},
             warned: |_| {},
+            told: |_| {},
             rebuilding: None,
         };
         let joined = Joined::start(dir, joined).expect("it joins");

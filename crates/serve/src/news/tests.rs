@@ -14,8 +14,9 @@ fn new_of(teller: &Teller, heard: &Result<Heard>) -> Vec<News> {
 
 #[test]
 fn what_changed_between_a_node_and_its_manager_is_told_once() {
-    let teller = Teller { last: RefCell::default(), told: |news| TOLD.with_borrow_mut(|told| told.push(news)) };
-    let well = || Ok(Heard { refused: Vec::new(), epoch: 1, clock_off: None });
+    let teller = Teller::new(|news| TOLD.with_borrow_mut(|told| told.push(news)));
+    let heard = |epoch| Heard { refused: Vec::new(), unable: Vec::new(), serving: 1, epoch, clock_off: None };
+    let well = || Ok(heard(1));
     let away = |why: &str| Err(Error::disconnected(why));
     assert_eq!(new_of(&teller, &well()), []);
     assert_eq!(new_of(&teller, &away("one")), [News::Away(Error::disconnected("one"))]);
@@ -27,13 +28,17 @@ fn what_changed_between_a_node_and_its_manager_is_told_once() {
     let (one, two) = ((TargetId(1), Error::stale("old")), (TargetId(2), Error::exists("twice")));
     let of = |(target, error): &(TargetId, Error)| News::TargetRefused(*target, error.clone());
     let refused = |refused: &[&(TargetId, Error)]| {
-        Ok(Heard { refused: refused.iter().map(|one| (*one).clone()).collect(), epoch: 2, clock_off: None })
+        Ok(Heard { refused: refused.iter().map(|one| (*one).clone()).collect(), ..heard(2) })
     };
     assert_eq!(new_of(&teller, &refused(&[&one])), [of(&one)]);
     assert_eq!(new_of(&teller, &refused(&[&one, &two])), [of(&two)]);
     assert_eq!(new_of(&teller, &well()), [News::Well]);
-    let off = |by: &str| Ok(Heard { refused: Vec::new(), epoch: 2, clock_off: Some(by.to_string()) });
+    let off = |by: &str| Ok(Heard { clock_off: Some(by.to_string()), ..heard(2) });
     assert_eq!(new_of(&teller, &off("a minute")), [News::ClockOff("a minute".to_string())]);
     assert_eq!(new_of(&teller, &off("two minutes")), [], "it is off still");
     assert_eq!(new_of(&teller, &well()), [News::Well]);
+    let unable = (TargetId(1), Error::device("lost"));
+    let told = Ok(Heard { unable: vec![unable.clone()], ..heard(2) });
+    assert_eq!(new_of(&teller, &told), [News::Unable(unable.0, unable.1)]);
+    assert_eq!(new_of(&teller, &told), []);
 }
