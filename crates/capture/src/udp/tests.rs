@@ -3,7 +3,7 @@
 use super::UdpSource;
 use crate::source::Source;
 use crate::testing::{Collector, Event, MachineClock, in_own_network, ip, pair};
-use forebay_env::real::udp::UdpOptions;
+use forebay_env::real::udp::{UdpOptions, UdpReceiver};
 use forebay_model::{Bytes, Cause, Kind};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -147,6 +147,22 @@ fn a_multicast_group_is_joined_on_its_interface_and_again_when_that_comes_back()
         let gaps = sink.gaps();
         assert_eq!((gaps.len(), gaps[0].cause, gaps[0].count), (1, Cause::SourceAway, None));
         assert!(gaps[0].first < gaps[0].last, "{}", gaps[0]);
+    });
+}
+
+#[test]
+fn a_multicast_group_is_joined_again_however_often_its_interface_was_made_anew() {
+    in_own_network(|| {
+        pair();
+        let options = UdpOptions { interface: Some("fb1".into()), ..at("239.1.2.3:0") };
+        let mut receiver = UdpReceiver::open(&options).unwrap();
+        // More often than the kernel lets a socket have groups.
+        for round in 0..25 {
+            ip("link del fb0");
+            pair();
+            assert!(!receiver.is_joined(), "{round}");
+            receiver.join().unwrap_or_else(|e| panic!("{round}: {e}"));
+        }
     });
 }
 

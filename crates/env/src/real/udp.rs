@@ -146,6 +146,10 @@ impl UdpReceiver {
         if index == 0 {
             return Err(Error::missing(format!("there is no interface '{name}'; 'ip link' lists those there are")));
         }
+        if interface.joined != 0 && interface.joined != index {
+            // The kernel keeps what was joined on an interface that is gone, and not many such.
+            leave(&self.socket, self.address.ip(), interface.joined);
+        }
         let joined = match self.address.ip() {
             IpAddr::V4(group) => {
                 let here = InterfaceIndexOrAddress::Index(index);
@@ -280,6 +284,14 @@ fn control_messages(header: &libc::msghdr) -> (Timestamp, Option<u32>) {
         }
     }
     (time, drops)
+}
+
+/// What cannot be left is not there.
+fn leave(socket: &Socket, group: IpAddr, index: u32) {
+    drop(match group {
+        IpAddr::V4(group) => socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index)),
+        IpAddr::V6(group) => socket.leave_multicast_v6(&group, index),
+    });
 }
 
 fn join_v6(socket: &Socket, group: &Ipv6Addr, index: u32) -> std::io::Result<()> {
