@@ -168,6 +168,7 @@ fn live_with(
         tally: RefCell::default(),
         deadline: Cell::new(DEADLINE),
         stop: Cell::new(false),
+        rotten: Cell::new(false),
     });
     begin(&cluster, &machine, &common);
     let keeper = cluster.client_machine("keeper");
@@ -215,9 +216,17 @@ async fn keep(files: Files, common: Rc<Common>, care: Care) {
                 tally.rebuilt_meanwhile += u64::from(rebuilt.components);
             }
             Ok(Kept::Rebuilt(rebuilt)) => tally.rebuilt += u64::from(rebuilt.components),
-            Ok(Kept::Mended(_)) => tally.left += 1,
+            Ok(Kept::Mended(mended)) => {
+                assert!(
+                    mended.lost.is_empty() && (mended.repaired == Bytes::ZERO || common.rotten.get()),
+                    "{mended:?}"
+                );
+                tally.left += 1;
+            }
             Ok(Kept::Scrubbed(scrubbed)) => {
                 assert!(scrubbed.lost.is_empty(), "{scrubbed:?}");
+                // Only what rotted may need it: whoever scrubs does not make good what a write left behind.
+                assert!(scrubbed.repaired == Bytes::ZERO || common.rotten.get(), "{scrubbed:?}");
                 tally.scrubbed += 1;
             }
             Ok(Kept::Moved(moved)) => tally.moved += u64::from(moved.components),
@@ -396,6 +405,7 @@ fn read(cluster: &Cluster, files: &Files, path: &str) -> Result<Vec<u8>> {
 
 /// Harms what one node has, and lets scrubs make it good: whatever is taken away next, nothing of it is missing.
 fn rot(cluster: &Cluster, common: &Common) {
+    common.rotten.set(true);
     let world = cluster.world();
     let node = world.random().below(cluster.nodes.len() as u64) as usize;
     cluster.crash_node(node);

@@ -52,6 +52,8 @@ pub(super) struct Common {
     pub(super) deadline: Cell<Duration>,
     /// Clients end with what they are doing.
     pub(super) stop: Cell<bool>,
+    /// Whether something has rotted.
+    pub(super) rotten: Cell<bool>,
 }
 
 /// One client's hand.
