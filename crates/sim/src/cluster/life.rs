@@ -225,8 +225,10 @@ async fn keep(files: Files, common: Rc<Common>, care: Care) {
             }
             Ok(Kept::Scrubbed(scrubbed)) => {
                 assert!(scrubbed.lost.is_empty(), "{scrubbed:?}");
-                // Only what rotted may need it: whoever scrubs does not make good what a write left behind.
-                assert!(scrubbed.repaired == Bytes::ZERO || common.rotten.get(), "{scrubbed:?}");
+                // Only what rotted may need it, or what a client that is gone was just writing: whoever scrubs does not make
+                // good what writes left behind.
+                let may_be = common.rotten.get() || tally.clients_lost > 0;
+                assert!(scrubbed.repaired == Bytes::ZERO || may_be, "{scrubbed:?}");
                 tally.scrubbed += 1;
             }
             Ok(Kept::Moved(moved)) => tally.moved += u64::from(moved.components),
