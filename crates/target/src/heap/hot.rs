@@ -1,19 +1,22 @@
 //! Records that were read lately, in buffers of 1 MiB. When room is wanted, the oldest buffer goes; what was asked for
 //! again while it was there, the *hot set*, moves on (RWStore, 2010, and its sources). Pure: no I/O.
+//!
+//! Invariant: what finds them takes memory for each record that is here, and none for others, however far apart they lie.
 
 use super::allocation::Slot;
 use super::slot;
-use super::slot_map::SlotMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes of a buffer.
+/// Bytes of a buffer, with what finds the records in it.
 const BUFFER: usize = 1 << 20;
+/// Bytes that it takes to find a record, about.
+const FINDING: usize = 64;
 /// Reads at which a record is hot.
 const HOT: u8 = 1;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 struct Place {
-    /// The number of the buffer, from 1; 0: none.
+    /// The number of the buffer.
     buffer: u64,
     at: u32,
     hits: u8,
@@ -25,12 +28,18 @@ struct Page {
     slots: Vec<Slot>,
 }
 
+impl Page {
+    fn fits(&self, length: usize) -> bool {
+        self.bytes.len() + length + (self.slots.len() + 1) * FINDING <= BUFFER
+    }
+}
+
 /// The records.
 pub struct Hot {
     /// The oldest is the first; its number.
     buffers: VecDeque<Page>,
     first: u64,
-    places: SlotMap<Place>,
+    places: BTreeMap<Slot, Place>,
     most: usize,
     hits: u64,
 }
@@ -38,17 +47,15 @@ pub struct Hot {
 impl Hot {
     /// In so many buffers at most.
     pub fn new(buffers: usize) -> Hot {
-        Hot { buffers: VecDeque::new(), first: 1, places: SlotMap::new(), most: buffers, hits: 0 }
+        Hot { buffers: VecDeque::new(), first: 1, places: BTreeMap::new(), most: buffers, hits: 0 }
     }
 
     /// The bytes of a slot, if they are here.
     pub fn get(&mut self, slot: Slot) -> Option<&[u8]> {
-        let place = self.places.get(slot);
-        if place.buffer == 0 {
-            return None;
-        }
+        let place = self.places.get_mut(&slot)?;
+        place.hits = place.hits.saturating_add(1);
         self.hits += 1;
-        self.places.set(slot, Place { hits: place.hits.saturating_add(1), ..place });
+        let place = *place;
         Some(self.bytes(place))
     }
 
@@ -64,7 +71,7 @@ impl Hot {
 
     /// Takes in what was read.
     pub fn put(&mut self, slot: Slot, bytes: &[u8]) {
-        if self.most == 0 || self.places.get(slot).buffer > 0 {
+        if self.most == 0 || self.places.contains_key(&slot) {
             return;
         }
         self.append(slot, bytes);
@@ -78,13 +85,13 @@ impl Hot {
     }
 
     fn append(&mut self, slot: Slot, bytes: &[u8]) {
-        let fits = self.buffers.back().is_some_and(|last| last.bytes.len() + bytes.len() <= BUFFER);
+        let fits = self.buffers.back().is_some_and(|last| last.fits(bytes.len()));
         if !fits {
             self.buffers.push_back(Page { bytes: Vec::with_capacity(BUFFER), slots: Vec::new() });
         }
         let buffer = self.first + self.buffers.len() as u64 - 1;
         let last = self.buffers.back_mut().expect("there is one now");
-        self.places.set(slot, Place { buffer, at: last.bytes.len() as u32, hits: 0 });
+        self.places.insert(slot, Place { buffer, at: last.bytes.len() as u32, hits: 0 });
         last.bytes.extend_from_slice(bytes);
         last.slots.push(slot);
     }
@@ -92,11 +99,8 @@ impl Hot {
     /// What is hot in a buffer that goes moves on, as far as one other takes it.
     fn recycle(&mut self, number: u64, oldest: &Page) {
         for slot in &oldest.slots {
-            let place = self.places.get(*slot);
-            if place.buffer != number {
-                continue;
-            }
-            self.places.set(*slot, Place::default());
+            let Some(place) = self.places.get(slot).copied().filter(|place| place.buffer == number) else { continue };
+            self.places.remove(slot);
             if place.hits >= HOT && self.most > 1 {
                 let bytes = &oldest.bytes[place.at as usize..];
                 self.append(*slot, &bytes[..slot::end(bytes)]);
@@ -107,7 +111,7 @@ impl Hot {
 
     /// What lies in the slot is another record, or none.
     pub fn drop_record(&mut self, slot: Slot) {
-        self.places.set(slot, Place::default());
+        self.places.remove(&slot);
     }
 }
 

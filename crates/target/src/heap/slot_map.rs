@@ -1,16 +1,29 @@
-//! Something for each of some slots, found without searching: a table for every allocator that has any of them.
+//! Something for each of some slots, found without searching: a table for every allocator that has any of them, with a chunk
+//! for each 64 slots of which one has something.
+//!
+//! So what is far apart takes memory for each, a kilobyte or two, and what lies together no more than itself.
 
 use super::allocation::Slot;
 use super::classes::ALLOCATOR_SLOTS;
 
+/// Slots of a chunk.
+const CHUNK: usize = 64;
+/// Chunks of a table.
+const CHUNKS: usize = ALLOCATOR_SLOTS as usize / CHUNK;
+
+struct Chunk<T> {
+    count: u32,
+    values: [T; CHUNK],
+}
+
 struct Table<T> {
     count: u32,
-    values: Box<[T]>,
+    chunks: [Option<Box<Chunk<T>>>; CHUNKS],
 }
 
 /// Values for slots. The default value stands for none.
 pub struct SlotMap<T> {
-    tables: Vec<Option<Table<T>>>,
+    tables: Vec<Option<Box<Table<T>>>>,
     held: usize,
 }
 
@@ -18,6 +31,10 @@ impl<T: Copy + Default + PartialEq> Default for SlotMap<T> {
     fn default() -> SlotMap<T> {
         SlotMap::new()
     }
+}
+
+fn place(slot: Slot) -> (usize, usize) {
+    (usize::from(slot.slot) / CHUNK, usize::from(slot.slot) % CHUNK)
 }
 
 impl<T: Copy + Default + PartialEq> SlotMap<T> {
@@ -28,32 +45,33 @@ impl<T: Copy + Default + PartialEq> SlotMap<T> {
 
     /// What there is for a slot; the default value if nothing is.
     pub fn get(&self, slot: Slot) -> T {
-        match self.tables.get(slot.allocator as usize) {
-            Some(Some(table)) => table.values[usize::from(slot.slot)],
-            _ => T::default(),
-        }
+        let (chunk, at) = place(slot);
+        let table = self.tables.get(slot.allocator as usize).and_then(Option::as_ref);
+        let chunk = table.and_then(|table| table.chunks[chunk].as_ref());
+        chunk.map_or_else(T::default, |chunk| chunk.values[at])
     }
 
     /// Puts a value, the default one to remove what is there: what was there before.
     pub fn set(&mut self, slot: Slot, value: T) -> T {
         let none = T::default();
-        let at = slot.allocator as usize;
-        if self.tables.len() <= at {
-            if value == none {
-                return none;
-            }
-            self.tables.resize_with(at + 1, || None);
+        let ((nth, at), allocator) = (place(slot), slot.allocator as usize);
+        if value == none && self.get(slot) == none {
+            return none;
         }
-        if self.tables[at].is_none() {
-            if value == none {
-                return none;
-            }
+        if self.tables.len() <= allocator {
+            self.tables.resize_with(allocator + 1, || None);
+        }
+        let table = self.tables[allocator].get_or_insert_with(|| {
             self.held += 1;
+            Box::new(Table { count: 0, chunks: [const { None }; CHUNKS] })
+        });
+        let chunk = table.chunks[nth].get_or_insert_with(|| Box::new(Chunk { count: 0, values: [none; CHUNK] }));
+        let old = std::mem::replace(&mut chunk.values[at], value);
+        let count = |count: u32| count + u32::from(value != none) - u32::from(old != none);
+        (chunk.count, table.count) = (count(chunk.count), count(table.count));
+        if chunk.count == 0 {
+            table.chunks[nth] = None;
         }
-        let empty = || Table { count: 0, values: vec![none; ALLOCATOR_SLOTS as usize].into_boxed_slice() };
-        let table = self.tables[at].get_or_insert_with(empty);
-        let old = std::mem::replace(&mut table.values[usize::from(slot.slot)], value);
-        table.count = table.count + u32::from(value != none) - u32::from(old != none);
         if table.count == 0 {
             self.drop_table(slot.allocator);
         }
@@ -63,6 +81,13 @@ impl<T: Copy + Default + PartialEq> SlotMap<T> {
     /// Allocators that have a table.
     pub fn tables(&self) -> usize {
         self.held
+    }
+
+    /// Bytes that it takes, but for a word for each allocator.
+    #[cfg(test)]
+    pub fn memory(&self) -> usize {
+        let chunks = self.tables.iter().flatten().flat_map(|table| &table.chunks).flatten().count();
+        self.held * size_of::<Table<T>>() + chunks * size_of::<Chunk<T>>()
     }
 
     /// Whether an allocator has a table.

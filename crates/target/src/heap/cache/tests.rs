@@ -117,3 +117,17 @@ fn what_is_put_where_all_was_written_is_not_taken_for_what_lay_there() {
     cache.written(&[(slot(1), under_way)]);
     assert_eq!(cache.get(slot(1)).unwrap()[SLOT_HEADER..], [2; 100]);
 }
+
+#[test]
+fn however_far_apart_the_slots_lie_of_what_waits_finding_it_takes_little_for_each() {
+    let mut cache = Cache::new(6);
+    let (mut header, mut put) = ([9; SLOT_HEADER], 0);
+    header[8..].copy_from_slice(&1u16.to_le_bytes());
+    while !cache.is_crammed() && put < 20_000 {
+        cache.put(Slot { allocator: put, slot: 7 }, &header, &[1]);
+        put += 1;
+    }
+    assert!(cache.places.memory() <= put as usize * 2048, "{} bytes for {put}", cache.places.memory());
+    (0..put).for_each(|allocator| assert!(cache.drop_record(Slot { allocator, slot: 7 })));
+    assert_eq!(cache.places.memory(), 0);
+}

@@ -1,4 +1,4 @@
-use super::{BUFFER, Hot};
+use super::{BUFFER, FINDING, Hot};
 use crate::heap::allocation::Slot;
 use crate::heap::classes::SLOT_HEADER;
 use crate::seeds::each;
@@ -17,7 +17,7 @@ fn record(fill: u8, length: usize) -> Vec<u8> {
 #[test]
 fn what_is_asked_for_again_stays_and_what_is_not_goes() {
     let mut hot = Hot::new(2);
-    let per_buffer = BUFFER as u32 / 4096;
+    let per_buffer = BUFFER as u32 / (4096 + FINDING as u32);
     for n in 0..3 * per_buffer {
         hot.put(slot(n), &record(n as u8, 4096 - SLOT_HEADER));
         assert!(hot.get(slot(0)).is_some(), "{n}: it is asked for all the time");
@@ -48,4 +48,18 @@ fn what_it_has_is_what_was_put_last_and_never_more_than_it_may() {
             assert!(hot.buffers.len() <= 4);
         }
     });
+}
+
+#[test]
+fn however_far_apart_lies_what_was_read_and_however_small_it_is_it_takes_no_more_memory() {
+    let mut hot = Hot::new(8);
+    for allocator in 0..100_000 {
+        for slot in [7, 7000] {
+            hot.put(Slot { allocator, slot }, &record(1, 1));
+        }
+    }
+    assert!(hot.get(Slot { allocator: 99_999, slot: 7 }).is_some());
+    let kept: usize = hot.buffers.iter().map(|page| page.bytes.len() + page.slots.len() * FINDING).sum();
+    let found = hot.places.len() * FINDING;
+    assert!(kept <= 9 * BUFFER && found <= 9 * BUFFER, "{kept} bytes of records, and {found} that find them");
 }
