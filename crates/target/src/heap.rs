@@ -25,6 +25,7 @@ mod open;
 mod output;
 mod places;
 mod read;
+mod remains;
 mod reserve;
 pub mod root;
 mod session;
@@ -153,6 +154,8 @@ struct Work {
     /// It was deleted: nothing of it can be read.
     ended: bool,
     complaints: Vec<String>,
+    /// Damaged records that were freed, and those of them of which slots may stay taken.
+    freed_damaged: (u64, u64),
 }
 
 /// What goes into one slot.
@@ -257,7 +260,8 @@ impl Heap {
     }
 
     /// Frees records, all or none: [`Kind::Missing`] if there is none of one of these ids, or one is named twice. Those
-    /// that nobody used since the heap was opened are read, neighbours together.
+    /// that nobody used since the heap was opened are read, neighbours together. Of one that is damaged, slots stay taken
+    /// of which it is not known whether they are its: [`Heap::complaints`] says so.
     pub async fn free_many(self: &Rc<Self>, ids: &[RecordId]) -> Result<()> {
         self.gate().await?;
         // What others free and commit meanwhile is not somebody else's before this is over.
@@ -267,7 +271,8 @@ impl Heap {
         let mut work = self.work.borrow_mut();
         ids.iter().try_for_each(|id| work.check(&Eye::Live, *id, Role::Record).map(drop))?;
         work.is_changed = true;
-        slots.into_iter().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
+        work.count_damaged(&slots);
+        slots.of.into_iter().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())
     }
 
@@ -335,9 +340,10 @@ impl Heap {
         }
     }
 
-    /// What was found damaged at opening, in sentences.
+    /// What was found damaged at opening, and of what was freed since, in sentences.
     pub fn complaints(&self) -> Vec<String> {
-        self.work.borrow().complaints.clone()
+        let work = self.work.borrow();
+        work.complaints.iter().cloned().chain(work.of_freed_damaged()).collect()
     }
 
     /// Waits until no commit is under way.

@@ -2,18 +2,20 @@
 
 use super::allocation::Slot;
 use super::classes::{Class, SLOTS};
+use super::remains::{Named, Remains, Slots};
 use super::slot::Role;
 use super::view::Eye;
 use super::{Heap, What};
 use forebay_model::heap::{LARGEST_RECORD, RecordId};
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Kind, Result};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Bytes before the ids in the list of a chained record's parts, and bytes of an id.
 const HEADER: usize = 9;
-const ID: usize = 8;
+pub(super) const ID: usize = 8;
 /// Parts that are read at once: as many as make up the reads that are under way at the same time, 8 MiB.
-const AT_ONCE: usize = 1024;
+pub(super) const AT_ONCE: usize = 1024;
 
 /// The list of the parts of a chained record.
 pub(super) struct Chain {
@@ -46,6 +48,26 @@ impl Chain {
 
     fn odd(id: RecordId) -> Error {
         Error::damaged(format!("the list of the parts of record {id} makes no sense"))
+    }
+
+    /// How many parts a record of its length has: of its bytes, of the list of these, and so on.
+    pub(super) fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![(self.length as usize).div_ceil(Class::LARGEST.most())];
+        let mut last = counts[0];
+        while HEADER + last * ID > Class::LARGEST.most() {
+            last = (last * ID).div_ceil(Class::LARGEST.most());
+            counts.push(last);
+        }
+        counts
+    }
+
+    /// The list without what is behind it in its slot; `None` if a chained record of its length has no such list.
+    pub(super) fn if_sound(mut self) -> Option<Chain> {
+        let counts = self.counts();
+        let parts = counts[counts.len() - 1];
+        let is_sound = self.length > 0 && counts.len() == usize::from(self.levels) + 1 && parts <= self.parts.len();
+        self.parts.truncate(parts);
+        is_sound.then_some(self)
     }
 }
 
@@ -119,56 +141,66 @@ impl Heap {
     pub(super) async fn bring_chain(self: &Rc<Self>, eye: &Eye, id: RecordId, slot: &[u8]) -> Result<Vec<u8>> {
         let list = Chain::decode(id, slot)?;
         let length = list.length;
-        let parts = self.lowest(eye, list, &mut Vec::new()).await?;
-        let bytes = self.bring_all(eye, parts).await?;
+        let mut parts = list.parts;
+        for _ in 0..list.levels {
+            parts = ids(&self.bring_whole(eye, &parts).await?);
+        }
+        let bytes = self.bring_whole(eye, &parts).await?;
         if bytes.len() as u64 != length { Err(Chain::odd(id)) } else { Ok(bytes) }
     }
 
     /// All slots that a record takes: its own is the first.
     pub(super) async fn slots_of(self: &Rc<Self>, eye: &Eye, id: RecordId, role: Role) -> Result<Vec<Slot>> {
-        Ok(self.slots_of_many(eye, &[id], role).await?.remove(0))
+        Ok(self.slots_of_many(eye, &[id], role).await?.of.remove(0))
     }
 
-    /// All slots that each of these records takes: its own is the first. [`forebay_model::Kind::Missing`] if one of them
-    /// is none, or is named twice.
-    pub(super) async fn slots_of_many(
-        self: &Rc<Self>,
-        eye: &Eye,
-        ids: &[RecordId],
-        role: Role,
-    ) -> Result<Vec<Vec<Slot>>> {
+    /// The slots that each of these records takes; of those that are damaged, what is known of them.
+    /// [`forebay_model::Kind::Missing`] if one of them is none, or is named twice.
+    pub(super) async fn slots_of_many(self: &Rc<Self>, eye: &Eye, ids: &[RecordId], role: Role) -> Result<Slots> {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]).map(|two| two[0]) {
             return Err(Error::missing(format!("record {twice} is to be freed twice (nothing was changed)")));
         }
         let (chains, whole): (Vec<RecordId>, Vec<RecordId>) = ids.iter().partition(|id| id.is_chain());
-        self.know(eye, &whole, role).await?;
-        let mut slots: Vec<Vec<Slot>> = ids.iter().map(|id| vec![Slot::of(*id)]).collect();
-        let mut of_chains = slots.iter_mut().zip(ids).filter(|(_, id)| id.is_chain());
-        for chains in chains.chunks(AT_ONCE) {
-            for list in self.bring_many(eye, chains, role).await {
-                let (slots, id) = of_chains.next().expect("one for each");
-                let mut above = Vec::new();
-                let lowest = self.lowest(eye, Chain::decode(*id, &list?)?, &mut above).await?;
-                slots.extend(above.into_iter().chain(lowest).map(Slot::of));
+        let damaged: BTreeSet<RecordId> =
+            self.find_damaged(eye, &whole, role).await?.into_iter().map(|(id, _)| id).collect();
+        let mut slots = Slots::default();
+        let mut chains = chains.chunks(AT_ONCE);
+        let mut lists = Vec::new().into_iter();
+        for id in ids {
+            if !id.is_chain() {
+                match damaged.contains(id) {
+                    true => slots.add_damaged(self.remains(eye, *id, role, Named::Perhaps).await?),
+                    false => slots.of.push(vec![Slot::of(*id)]),
+                }
+                continue;
+            }
+            if lists.len() == 0 {
+                lists = self.bring_many(eye, chains.next().expect("it is one of them"), role).await.into_iter();
+            }
+            let list = lists.next().expect("one for each");
+            let list = list.and_then(|bytes| Chain::decode(*id, &bytes)?.if_sound().ok_or_else(|| Chain::odd(*id)));
+            match list {
+                Ok(list) => {
+                    let mut remains = Remains { slots: vec![Slot::of(*id)], is_all: true };
+                    self.add_parts(eye, list, Named::Surely, &mut remains).await?;
+                    match remains.is_all {
+                        true => slots.of.push(remains.slots),
+                        false => slots.add_damaged(remains),
+                    }
+                }
+                Err(error) if error.kind == Kind::Damaged => {
+                    slots.add_damaged(self.remains(eye, *id, role, Named::Perhaps).await?);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(slots)
     }
 
-    /// The parts of a chained record's bytes, in order. The parts of its lists, all but these, are added to `above`.
-    async fn lowest(self: &Rc<Self>, eye: &Eye, list: Chain, above: &mut Vec<RecordId>) -> Result<Vec<RecordId>> {
-        let mut parts = list.parts;
-        for _ in 0..list.levels {
-            above.extend(&parts);
-            parts = ids(&self.bring_all(eye, parts).await?);
-        }
-        Ok(parts)
-    }
-
-    /// The bytes of records, one behind the other. They are read at the same time, [`AT_ONCE`] of them.
-    async fn bring_all(self: &Rc<Self>, eye: &Eye, parts: Vec<RecordId>) -> Result<Vec<u8>> {
+    /// The bytes of records, one behind the other.
+    async fn bring_whole(self: &Rc<Self>, eye: &Eye, parts: &[RecordId]) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for parts in parts.chunks(AT_ONCE) {
             for part in self.bring_many(eye, parts, Role::Part).await {
@@ -181,7 +213,7 @@ impl Heap {
 
 impl Class {
     /// The one with the largest slots.
-    const LARGEST: Class = Class((SLOTS.len() - 1) as u8);
+    pub(super) const LARGEST: Class = Class((SLOTS.len() - 1) as u8);
 }
 
 #[cfg(test)]

@@ -196,6 +196,7 @@ impl Heap {
             failure: None,
             ended: false,
             complaints,
+            freed_damaged: (0, 0),
         };
         let buffers = Slab::new(output::MOST, output::UNDER_WAY)?;
         let (work, changed) = (RefCell::new(work), Signal::default());

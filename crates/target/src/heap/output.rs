@@ -163,7 +163,7 @@ impl Heap {
     }
 
     /// Whether the last root can be read: then what cannot is lost, and it is not the way to the device.
-    async fn is_readable(&self) -> bool {
+    pub(super) async fn is_readable(&self) -> bool {
         let root = super::root::root_at(self.work.borrow().which).0;
         self.read(root..root + super::root::PAGE as u64, |_, _| ()).await.is_ok()
     }

@@ -8,7 +8,7 @@ use super::{Heap, lost};
 use crate::coalesce;
 use forebay_env::Buffer;
 use forebay_model::heap::RecordId;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -168,6 +168,16 @@ impl Heap {
 
     /// Sees to it that there are records of these ids: those are read that nobody did since opening.
     pub(super) async fn know(self: &Rc<Self>, eye: &Eye, ids: &[RecordId], role: Role) -> Result<()> {
+        self.find_damaged(eye, ids, role).await?.pop().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// As [`Heap::know`], for whom it is all the same whether they are whole: those that are not, and why.
+    pub(super) async fn find_damaged(
+        self: &Rc<Self>,
+        eye: &Eye,
+        ids: &[RecordId],
+        role: Role,
+    ) -> Result<Vec<(RecordId, Error)>> {
         let mut unknown = Vec::new();
         {
             let work = self.work.borrow();
@@ -177,10 +187,16 @@ impl Heap {
                 }
             }
         }
+        let mut damaged = Vec::new();
         for ids in unknown.chunks(AT_ONCE) {
-            self.bring_many(eye, ids, role).await.into_iter().try_for_each(|record| record.map(drop))?;
+            for (id, record) in ids.iter().zip(self.bring_many(eye, ids, role).await) {
+                match record {
+                    Err(error) if error.kind == Kind::Damaged => damaged.push((*id, error)),
+                    record => drop(record?),
+                }
+            }
         }
-        Ok(())
+        Ok(damaged)
     }
 
     /// Reads pages, and hands over what each place on the device has of them, with where it begins in the heap.

@@ -29,6 +29,14 @@ pub enum Role {
 const PART: u16 = 1 << 15;
 const COMMIT: u16 = 1 << 14;
 
+fn bits(role: Role) -> u16 {
+    match role {
+        Role::Record => 0,
+        Role::Part => PART,
+        Role::Commit => COMMIT,
+    }
+}
+
 fn checksum(stamp: Stamp, id: RecordId, length: u16, bytes: &[u8]) -> u32 {
     let mut whose = [0; 34];
     whose[..16].copy_from_slice(&stamp.target.to_le_bytes());
@@ -40,12 +48,7 @@ fn checksum(stamp: Stamp, id: RecordId, length: u16, bytes: &[u8]) -> u32 {
 
 /// The header of a record that lies behind it.
 pub fn header(stamp: Stamp, id: RecordId, role: Role, bytes: &[u8]) -> [u8; SLOT_HEADER] {
-    let bits = match role {
-        Role::Record => 0,
-        Role::Part => PART,
-        Role::Commit => COMMIT,
-    };
-    let length = bytes.len() as u16 | bits;
+    let length = bytes.len() as u16 | bits(role);
     let mut header = [0; SLOT_HEADER];
     header[..4].copy_from_slice(&checksum(stamp, id, length, bytes).to_le_bytes());
     header[4..8].copy_from_slice(&(id.number() as u32).to_le_bytes());
@@ -80,6 +83,13 @@ pub fn open(stamp: Stamp, id: RecordId, role: Role, slot: &[u8]) -> Result<&[u8]
             Err(Error::damaged(format!("record {id} of heap {} is damaged: its checksum does not match", stamp.heap)))
         }
     }
+}
+
+/// Whether the header of a slot says that this record lies there, for this, whatever became of the rest.
+pub fn names(id: RecordId, role: Role, slot: &[u8]) -> bool {
+    let low = u32::from_le_bytes([slot[4], slot[5], slot[6], slot[7]]);
+    let length = u16::from_le_bytes([slot[8], slot[9]]);
+    low == id.number() as u32 && length & (PART | COMMIT) == bits(role) && end(slot) > SLOT_HEADER
 }
 
 /// Bytes of a slot's header and record, as the header says.

@@ -1,10 +1,11 @@
 //! For tests: a heap on a device in memory.
 
-use super::{Heap, HeapOptions};
+use super::allocation::Slot;
+use super::{Heap, HeapOptions, gather};
 use crate::Target;
 use crate::fake::Fake;
 use forebay_model::Bytes;
-use forebay_model::heap::HeapSettings;
+use forebay_model::heap::{HeapSettings, RecordId};
 use std::rc::Rc;
 
 pub(super) const NAME: &str = "/heap";
@@ -29,4 +30,17 @@ pub(super) fn again(fake: &Fake, target: Rc<Target>, heap: Rc<Heap>) -> (Rc<Targ
 /// Slots with a record, or a part of one.
 pub(super) fn used(heap: &Heap) -> u64 {
     heap.status().classes.iter().map(|class| class.used).sum()
+}
+
+/// Where the slot of a record begins on the device.
+pub(super) fn lies(heap: &Heap, id: RecordId) -> Bytes {
+    let lies = gather::extent(&heap.work.borrow().allocation, Slot::of(id));
+    heap.at(Bytes(lies.start))
+}
+
+impl Heap {
+    /// Where a place in it is on the device.
+    pub(crate) fn at(&self, at: Bytes) -> Bytes {
+        self.work.borrow().space.runs(at, Bytes(1))[0].0
+    }
 }

@@ -58,9 +58,10 @@ impl Writer {
         let slots = self.heap.slots_of_many(&self.eye, ids, Role::Record).await?;
         let mut work = self.heap.work.borrow_mut();
         ids.iter().try_for_each(|id| work.check(&self.eye, *id, Role::Record).map(drop))?;
-        for (id, slots) in ids.iter().zip(slots) {
+        work.count_damaged(&slots);
+        for (id, slots) in ids.iter().zip(slots.of) {
             let mut own = self.own.borrow_mut();
-            if !own.put.contains(&slots[0]) {
+            if !own.put.contains(&Slot::of(*id)) {
                 own.freed.insert(*id, slots);
                 continue;
             }
