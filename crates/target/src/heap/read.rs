@@ -182,7 +182,7 @@ impl Heap {
         {
             let work = self.work.borrow();
             for id in ids {
-                if work.tags.get(work.check(eye, *id, role)?).is_none() {
+                if work.tags.get(work.check(eye, *id, role)?).is_none() && !work.is_last_root(*id, role) {
                     unknown.push(*id);
                 }
             }

@@ -1,6 +1,6 @@
 use super::allocation::Slot;
 use super::testing::{NAME, again, fresh, used};
-use super::{Heap, HeapOptions, gather, root};
+use super::{Heap, HeapOptions, gather, root, testing};
 use crate::Target;
 use crate::catalog::GroupClass;
 use crate::fake::Fake;
@@ -363,6 +363,30 @@ fn a_root_record_that_rotted_is_damaged_and_the_heap_opens() {
     assert_eq!(fake.run(heap.get(ids[8])).unwrap(), content(8, 3000));
     fake.run(heap.free(ids[8])).unwrap();
     fake.run(heap.commit(Some(ids[0]))).unwrap();
+}
+
+#[test]
+fn a_root_record_that_rotted_stays_the_root_for_whoever_names_no_other_and_can_be_freed() {
+    let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    let ids: Vec<RecordId> = [3000, 50_000].map(|length| fake.run(heap.put(&content(1, length))).unwrap()).to_vec();
+    fake.run(heap.commit(Some(ids[0]))).unwrap();
+    let (mut target, mut heap) = (target, heap);
+    for root in ids {
+        fake.run(heap.commit(Some(root))).unwrap();
+        fake.disk.flip(testing::lies(&heap, root) + Bytes(20));
+        (target, heap) = again(&fake, target, heap);
+        assert_eq!(fake.run(heap.get(root)).unwrap_err().kind, Kind::Damaged);
+        let writer = heap.writer();
+        fake.run(writer.put(b"beside it")).unwrap();
+        fake.run(writer.commit(heap.root())).unwrap();
+        fake.run(heap.commit(heap.root())).unwrap();
+        assert_eq!(heap.root(), Some(root));
+        fake.run(heap.free(root)).unwrap();
+        assert_eq!(fake.run(heap.commit(Some(root))).unwrap_err().kind, Kind::Missing, "it was freed");
+        fake.run(heap.commit(None)).unwrap();
+        assert_eq!(heap.root(), None);
+    }
+    drop(target);
 }
 
 #[test]

@@ -97,6 +97,12 @@ impl Work {
         }
     }
 
+    /// Whether the last commit names it as its root. Then it was there, and as long as its slot is live it has been no
+    /// other's: nobody has to read it to know that.
+    pub(super) fn is_last_root(&self, id: RecordId, role: Role) -> bool {
+        role == Role::Record && self.last.root == Some(id.number())
+    }
+
     /// The record in a slot is no longer wanted by who put it.
     pub(super) fn forget(&mut self, eye: &Eye, slot: Slot) {
         let at_once = match eye {
