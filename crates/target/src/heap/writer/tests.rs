@@ -1,10 +1,15 @@
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::tags::Tags;
-use crate::heap::testing::{fresh, used};
+use crate::heap::testing::{again, fresh, used};
 use crate::heap::{Heap, HeapOptions, Writer};
+use crate::seeds::each;
+use crate::verify::verify;
+use forebay_env::yield_now;
 use forebay_model::heap::{HeapSettings, RecordId};
-use forebay_model::{Bytes, Kind};
+use forebay_model::{Bytes, Kind, Result};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 fn heap() -> (Fake, Rc<Target>, Rc<Heap>) {
@@ -185,4 +190,126 @@ fn what_an_abort_undoes_is_not_a_writers_to_free_any_more() {
     fake.run(heap.abort()).unwrap();
     assert_eq!(fake.run(writer.merge()).unwrap_err().kind, Kind::Missing);
     assert_eq!(used(&heap), 0);
+}
+
+/// What is in a heap, and all ids that there ever were.
+#[derive(Default)]
+struct Model {
+    records: BTreeMap<RecordId, Vec<u8>>,
+    ids: Vec<RecordId>,
+}
+
+impl Model {
+    fn put(&mut self, id: RecordId, bytes: Vec<u8>) {
+        assert!(self.records.insert(id, bytes).is_none(), "{id} is there twice");
+        self.ids.push(id);
+    }
+
+    /// Some of all ids, most of them of the last that were put, none twice.
+    fn some(&self, numbers: &mut impl Iterator<Item = u64>) -> Vec<RecordId> {
+        let mut number = || numbers.next().unwrap() as usize;
+        let count = 1 + number() % 12;
+        let from = if number() % 3 == 0 { 0 } else { self.ids.len() - self.ids.len().min(300) };
+        let mut some: Vec<RecordId> = (0..count).map(|_| self.ids[from + number() % (self.ids.len() - from)]).collect();
+        some.sort_unstable();
+        some.dedup();
+        some
+    }
+
+    /// What was said to somebody who freed these just now.
+    fn freed(&mut self, ids: &[RecordId], said: &Result<()>) {
+        match said {
+            Ok(()) => ids.iter().for_each(|id| assert!(self.records.remove(id).is_some(), "{id} was freed twice")),
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Missing, "{error}");
+                assert!(ids.iter().any(|id| !self.records.contains_key(id)), "all are there: {error}");
+            }
+        }
+    }
+}
+
+fn content(n: u64) -> Vec<u8> {
+    let length = if n.is_multiple_of(20) { 9000 + n % 30_000 } else { 1 + n % 900 };
+    vec![n as u8; length as usize]
+}
+
+#[test]
+fn many_are_freed_at_once_beside_commits_of_others_as_a_plain_model_says() {
+    each(10, |random| {
+        let (fake, target, heap) = heap();
+        let model = Rc::new(RefCell::new(Model::default()));
+        for _ in 0..1000 {
+            let bytes = content(random.next());
+            model.borrow_mut().put(fake.run(heap.put(&bytes)).unwrap(), bytes);
+        }
+        fake.run(heap.commit(None)).unwrap();
+        // Nothing is known of them by now: they are read when they are to be freed, beside all else.
+        let (target, heap) = again(&fake, target, heap);
+        let numbers = || (0..2000).map(|_| random.next()).collect::<Vec<u64>>().into_iter().cycle();
+        let (spawner, over) = (fake.env().spawner, Rc::new(Cell::new(false)));
+        fake.run(async {
+            let freeing: Vec<_> = (0..4)
+                .map(|nth| {
+                    let (heap, model, mut numbers) = (heap.clone(), model.clone(), numbers());
+                    spawner.spawn(async move {
+                        for _ in 0..60 {
+                            let ids = model.borrow().some(&mut numbers);
+                            let said = match nth {
+                                0 => {
+                                    let writer = heap.writer();
+                                    match writer.free_many(&ids).await {
+                                        Ok(()) => {
+                                            yield_now().await;
+                                            writer.merge().await
+                                        }
+                                        refused => refused,
+                                    }
+                                }
+                                _ => heap.free_many(&ids).await,
+                            };
+                            model.borrow_mut().freed(&ids, &said);
+                            // What was read lately is not known for ever.
+                            if numbers.next().unwrap().is_multiple_of(4) {
+                                heap.work.borrow_mut().tags = Tags::new();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let committing = {
+                let (heap, model, mut numbers, over) = (heap.clone(), model.clone(), numbers(), over.clone());
+                spawner.spawn(async move {
+                    let mut commits = 0;
+                    while !over.get() {
+                        for _ in 0..numbers.next().unwrap() % 30 {
+                            let bytes = content(numbers.next().unwrap());
+                            let id = heap.put(&bytes).await.unwrap();
+                            model.borrow_mut().put(id, bytes);
+                        }
+                        heap.commit(None).await.unwrap();
+                        commits += 1;
+                    }
+                    commits
+                })
+            };
+            for one in freeing {
+                one.await;
+            }
+            over.set(true);
+            assert!(committing.await > 20);
+        });
+        fake.run(heap.commit(None)).unwrap();
+        let (_target, heap) = again(&fake, target, heap);
+        let model = model.borrow();
+        for id in &model.ids {
+            match (fake.run(heap.get(*id)), model.records.get(id)) {
+                (Ok(bytes), Some(there)) => assert_eq!(&bytes, there),
+                (Err(error), None) => assert_eq!(error.kind, Kind::Missing, "{error}"),
+                (got, there) => panic!("{id}: {:?}, and {}", got.map(|bytes| bytes.len()), there.is_some()),
+            }
+        }
+        let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap().heaps.remove(0);
+        assert_eq!((found.records, found.leaked, found.twice), (model.records.len() as u64, 0, 0));
+        assert_eq!((found.damage, found.slots), (vec![], used(&heap)));
+    });
 }
