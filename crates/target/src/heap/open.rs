@@ -7,6 +7,7 @@ use super::commit::Retained;
 use super::hot::Hot;
 use super::output::{self, OutputCounters};
 use super::places::Places;
+use super::remains::Named;
 use super::root::{self, FIRST_UNIT, PAGE, PER_PAGE, ROOT_LEN, Root};
 use super::slot::{Role, Stamp};
 use super::space::Space;
@@ -233,14 +234,59 @@ impl Heap {
             match self.recall_one(&last, &newer, &mut live, &mut is_over, now).await {
                 Ok(older) => newer = older,
                 Err(error) if error.kind == Kind::Damaged => {
-                    let lost = format!("{}: commits before {} cannot be read any more", error.message, newer.commit);
-                    self.work.borrow_mut().complaints.push(lost);
-                    break;
+                    if !std::mem::replace(&mut is_over, true) {
+                        let lost =
+                            format!("{}: commits before {} cannot be read any more", error.message, newer.commit);
+                        self.work.borrow_mut().complaints.push(lost);
+                    }
+                    match self.recall_past(&newer, last.oldest).await? {
+                        Some(older) => newer = older,
+                        None => break,
+                    }
                 }
                 Err(error) => return Err(error),
             }
         }
+        let work = &mut *self.work.borrow_mut();
+        let found = work.retained.iter().map(|kept| kept.slots.len()).sum::<usize>() + work.going.len();
+        let lost = last.archive_slots.saturating_sub(found as u64);
+        if lost > 0 {
+            work.complaints.push(format!(
+                "{lost} slots in which commits of heap {} were kept cannot be found any more, since what names them is \
+                 damaged: they stay taken",
+                self.stamp.heap
+            ));
+        }
         Ok(())
+    }
+
+    /// The next older commit that can be found where the record which keeps the one before `newer` is damaged, but for what
+    /// only that record names. The slots of both go.
+    async fn recall_past(self: &Rc<Self>, newer: &Root, oldest: u64) -> Result<Option<Root>> {
+        let mut named = newer.ladder.clone();
+        named.retain(|(commit, _)| (oldest..newer.commit).contains(commit));
+        named.sort_unstable();
+        named.dedup();
+        for (commit, id) in named.into_iter().rev() {
+            let id = RecordId::from_number(id);
+            let found = self.kept_as(commit, id).await;
+            let remains = match &found {
+                Ok(_) => self.slots_of(&Eye::Live, id, Role::Commit).await,
+                Err(error) if error.kind == Kind::Damaged => {
+                    self.remains(&Eye::Live, id, Role::Commit, Named::Surely).await.map(|remains| remains.slots)
+                }
+                Err(error) => return Err(error.clone()),
+            };
+            match remains {
+                Ok(slots) => self.work.borrow_mut().going.extend(slots),
+                Err(error) if matches!(error.kind, Kind::Damaged | Kind::Missing) => {}
+                Err(error) => return Err(error),
+            }
+            if let Ok(older) = found {
+                return Ok(Some(older));
+            }
+        }
+        Ok(None)
     }
 
     /// The commit before `newer`; `live` has the slots of that one, and then of this.

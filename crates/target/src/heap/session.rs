@@ -161,14 +161,20 @@ impl Heap {
                     self.stamp.heap, root.commit
                 )));
             };
-            let body = self.get_as(&Eye::Live, id, Role::Commit).await.map_err(|error| match error.kind {
-                Kind::Missing => Error::damaged(format!("the record that keeps commit {kept}: {}", error.message)),
-                _ => error,
-            })?;
-            root = Root::decode_body(self.stamp, &body)?;
-            if root.commit != kept {
-                return Err(Error::damaged(format!("the record that keeps commit {kept} has commit {}", root.commit)));
-            }
+            root = self.kept_as(kept, id).await?;
+        }
+        Ok(root)
+    }
+
+    /// The root of a commit that was kept as this record.
+    pub(super) async fn kept_as(self: &Rc<Self>, kept: u64, id: RecordId) -> Result<Root> {
+        let body = self.get_as(&Eye::Live, id, Role::Commit).await.map_err(|error| match error.kind {
+            Kind::Missing => Error::damaged(format!("the record that keeps commit {kept}: {}", error.message)),
+            _ => error,
+        })?;
+        let root = Root::decode_body(self.stamp, &body)?;
+        if root.commit != kept {
+            return Err(Error::damaged(format!("the record that keeps commit {kept} has commit {}", root.commit)));
         }
         Ok(root)
     }

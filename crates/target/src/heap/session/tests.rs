@@ -1,7 +1,8 @@
 use crate::Target;
 use crate::fake::Fake;
-use crate::heap::testing::{again, fresh, used};
+use crate::heap::testing::{again, fresh, lies, used};
 use crate::heap::{Heap, HeapOptions};
+use crate::verify::verify;
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
 use forebay_model::{Bytes, Kind, Result};
 use std::rc::Rc;
@@ -157,6 +158,41 @@ fn history_that_is_damaged_is_told_and_the_rest_is_whole() {
         }
     }
     assert_eq!(fake.run(heap.get(commits[9].1)).unwrap(), [9; 3000]);
+}
+
+#[test]
+fn where_a_record_that_keeps_a_commit_is_damaged_those_of_older_ones_are_free_but_for_what_only_it_names() {
+    // Of 12 those of 9 to 11 are named by its record alone; of 11 none is; of 16 all are.
+    for (damaged, lost) in [(12, 3), (11, 0), (16, 15)] {
+        let (fake, target, heap) = heap(eager(HOUR));
+        let first = fake.run(heap.put(b"first")).unwrap();
+        fake.run(heap.commit(Some(first))).unwrap();
+        let last = replace(&fake, &heap, first, 20).pop().unwrap();
+        let at = {
+            let root = heap.work.borrow().last.clone();
+            let next = fake.run(heap.kept_root(&root, damaged + 1)).unwrap();
+            lies(&heap, next.towards(damaged).unwrap().1)
+        };
+        fake.disk.flip(at + Bytes(20));
+        let (target, heap) = again(&fake, target, heap);
+        let said = |heap: &Rc<Heap>, what: &str| heap.complaints().iter().any(|complaint| complaint.contains(what));
+        let unfound = format!("{lost} slots in which commits");
+        assert!(said(&heap, &format!("commits before {} cannot", damaged + 1)), "{:?}", heap.complaints());
+        assert_eq!(said(&heap, &unfound), lost > 0, "{:?}", heap.complaints());
+        fake.run(heap.commit(Some(last.1))).unwrap();
+        let kept = last.0 - damaged;
+        assert_eq!((heap.status().archive_slots, heap.status().oldest), (kept + lost, damaged + 1));
+        assert_eq!(used(&heap), kept + lost + 1);
+        fake.run(heap.commit(Some(last.1))).unwrap();
+        // It is said for as long as they are there.
+        let (target, heap) = again(&fake, target, heap);
+        assert_eq!((heap.complaints().len(), said(&heap, &unfound)), (usize::from(lost > 0), lost > 0));
+        let session = fake.run(heap.as_of(damaged + 1)).unwrap();
+        assert_eq!(fake.run(session.get(session.root().unwrap())).unwrap(), [damaged as u8 - 2; 3000]);
+        let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap().heaps.remove(0);
+        assert_eq!((found.leaked, found.damage), (lost, vec![]));
+        drop(target);
+    }
 }
 
 #[test]
