@@ -64,7 +64,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 use tags::Tags;
 use units::Short;
-use view::{Eye, Own};
+use view::{Eye, Own, View};
 
 /// How a heap is used, beside what it was set to when it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +135,8 @@ struct Work {
     tags: Tags,
     /// Commits that are looked at, and by how many.
     views: BTreeMap<u64, usize>,
+    /// What these have who look at them.
+    seen: BTreeMap<u64, Weak<View>>,
     /// Commits before the last that are kept, where slots are used again: oldest first.
     retained: VecDeque<Retained>,
     /// Slots of records that kept commits whose time is over: the next commit frees them.

@@ -50,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) scrub_kept: Cell<Moment>,
     /// When it may read on, by its rate.
     pub(crate) scrub_due: Cell<Moment>,
+    /// Bytes of what those have who look at commits of heaps.
+    pub(crate) seen: Rc<Cell<usize>>,
 }
 
 /// A target, open. Stays on its loop.
@@ -488,6 +490,7 @@ pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
         scrubbing: Cell::new(false),
         scrub_kept: Cell::new(started),
         scrub_due: Cell::new(started),
+        seen: Rc::default(),
     };
     Ok((Rc::new(core), complaints))
 }

@@ -44,7 +44,11 @@ impl Transaction {
         let last = self.look.borrow().clone().filter(|look| look.info().commit == commit);
         let look = match last {
             Some(look) => look,
-            None => Rc::new(self.heap.as_of(commit).await?),
+            None => {
+                // What it takes to look at one commit is free for the next.
+                self.look.take();
+                Rc::new(self.heap.as_of(commit).await?)
+            }
         };
         *self.look.borrow_mut() = Some(look.clone());
         Ok(look)

@@ -186,6 +186,7 @@ impl Heap {
             next_tag,
             tags: Tags::new(),
             views: BTreeMap::new(),
+            seen: BTreeMap::new(),
             retained: VecDeque::new(),
             going: Vec::new(),
             reserved: Vec::new(),

@@ -4,27 +4,27 @@ use super::Heap;
 use super::allocator::Bits;
 use super::root::{self, PER_PAGE, Root};
 use super::slot::Role;
-use super::view::{Eye, View};
+use super::view::{Eye, Seen, View};
 use forebay_model::heap::{CommitInfo, RecordId};
 use forebay_model::{Error, Kind, Result};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A commit that is being looked at.
 pub struct Session {
     heap: Rc<Heap>,
-    info: CommitInfo,
+    view: Rc<View>,
     eye: Eye,
 }
 
 impl Session {
     /// Which commit it sees.
     pub fn info(&self) -> CommitInfo {
-        self.info
+        self.view.info
     }
 
     /// The root of its commit.
     pub fn root(&self) -> Option<RecordId> {
-        self.info.root
+        self.view.info.root
     }
 
     /// The bytes of a record. [`Kind::Missing`] if the commit has none of this id: it was put later, say.
@@ -40,7 +40,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.heap.unpin(self.info.commit);
+        self.heap.unpin(self.view.info.commit);
     }
 }
 
@@ -81,15 +81,35 @@ impl Heap {
 
     /// A session that sees the last commit.
     pub fn session(self: &Rc<Self>) -> Session {
-        let info = self.work.borrow().last.info();
+        let (info, allocators) = self.last_seen();
         self.pin(info.commit).commit = None;
-        let slots = self.committed_slots();
-        self.seeing(info, slots)
+        match self.view_of(info.commit) {
+            Some(view) => self.seeing(view),
+            None => self.seeing_anew(info, self.committed_slots(), Seen::count(&self.core.seen, allocators)),
+        }
     }
 
-    fn seeing(self: &Rc<Self>, info: CommitInfo, slots: Vec<Rc<Bits>>) -> Session {
-        let eye = Eye::At(Rc::new(View { commit: info.commit, slots }));
-        Session { heap: self.clone(), info, eye }
+    fn last_seen(&self) -> (CommitInfo, u32) {
+        let last = &self.work.borrow().last;
+        (last.info(), last.allocators)
+    }
+
+    /// What others have who look at a commit.
+    fn view_of(&self, commit: u64) -> Option<Rc<View>> {
+        self.work.borrow().seen.get(&commit).and_then(Weak::upgrade)
+    }
+
+    fn seeing_anew(self: &Rc<Self>, info: CommitInfo, slots: Vec<Rc<Bits>>, seen: Seen) -> Session {
+        let view = Rc::new(View { info, slots, _seen: seen });
+        let all = &mut self.work.borrow_mut().seen;
+        all.retain(|_, view| view.strong_count() > 0);
+        all.insert(info.commit, Rc::downgrade(&view));
+        self.seeing(view)
+    }
+
+    /// What is looked at is pinned already.
+    fn seeing(self: &Rc<Self>, view: Rc<View>) -> Session {
+        Session { heap: self.clone(), eye: Eye::At(view.clone()), view }
     }
 
     fn committed_slots(&self) -> Vec<Rc<Bits>> {
@@ -98,19 +118,28 @@ impl Heap {
         allocators.map(|number| work.allocation.get(number).committed().clone()).collect()
     }
 
-    /// A session that sees an earlier commit. [`Kind::Missing`] if there is none of this number yet, or it was not kept.
+    /// A session that sees this commit. [`Kind::Missing`] if there is none of this number yet, or it was not kept;
+    /// [`Kind::Busy`] if others look at so much that there is no memory for it.
     pub async fn as_of(self: &Rc<Self>, commit: u64) -> Result<Session> {
         let (newest, oldest) = (self.work.borrow().last.commit, self.oldest());
-        if commit == newest {
-            return Ok(self.session());
-        }
-        if !(oldest..=newest).contains(&commit) {
+        if commit != newest && !(oldest..=newest).contains(&commit) {
             return Err(Error::missing(format!(
                 "the heap can be read as of commits {oldest} to {newest}, and not of {commit}; `forebay heap history` lists \
                  them"
             )));
         }
         let mut pin = self.pin(commit);
+        if let Some(view) = self.view_of(commit) {
+            pin.commit = None;
+            return Ok(self.seeing(view));
+        }
+        let (info, allocators) = self.last_seen();
+        // Before the memory is taken. An older commit has no more allocators: none ends.
+        let seen = Seen::within(&self.core.seen, allocators)?;
+        if commit == newest {
+            pin.commit = None;
+            return Ok(self.seeing_anew(info, self.committed_slots(), seen));
+        }
         let last = self.work.borrow().last.clone();
         let committed = self.committed_slots();
         let root = self.kept_root(&last, commit).await?;
@@ -127,7 +156,7 @@ impl Heap {
             slots.extend(allocators.iter().map(|allocator| allocator.committed().clone()));
         }
         pin.commit = None;
-        Ok(self.seeing(root.info(), slots))
+        Ok(self.seeing_anew(root.info(), slots, seen))
     }
 
     /// Commits that can be read, the newest first: those up to `before`, `most` of them.

@@ -4,9 +4,9 @@ use super::Work;
 use super::allocation::Slot;
 use super::allocator::Bits;
 use super::slot::{self, Role};
-use forebay_model::heap::RecordId;
-use forebay_model::{Error, Result};
-use std::cell::RefCell;
+use forebay_model::heap::{CommitInfo, RecordId};
+use forebay_model::{Bytes, Error, Result};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
@@ -23,10 +23,51 @@ pub(super) enum Eye {
     Own(Rc<RefCell<Own>>),
 }
 
-/// A commit: the slots of each allocator that have records of it.
+/// The most bytes that views of commits take, of all heaps of a target; one is allowed, however large it is.
+pub(super) const MOST_SEEN: usize = 256 << 20;
+/// Bytes of a view for each allocator: its slots, which nobody else may have any more, and what shares them.
+const SEEN: usize = size_of::<Bits>() + 3 * size_of::<usize>();
+
+/// A commit: the slots of each allocator that have records of it. All who look at it share one.
 pub(super) struct View {
-    pub commit: u64,
+    pub info: CommitInfo,
     pub slots: Vec<Rc<Bits>>,
+    pub _seen: Seen,
+}
+
+/// Bytes of a view, counted as long as this lives.
+pub(super) struct Seen {
+    all: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Seen {
+    /// Of one of so many allocators.
+    pub fn count(all: &Rc<Cell<usize>>, allocators: u32) -> Seen {
+        let bytes = allocators as usize * SEEN;
+        all.set(all.get() + bytes);
+        Seen { all: all.clone(), bytes }
+    }
+
+    /// The same, if it may be.
+    pub fn within(all: &Rc<Cell<usize>>, allocators: u32) -> Result<Seen> {
+        let there = all.get();
+        if there > 0 && there + allocators as usize * SEEN > MOST_SEEN {
+            return Err(Error::busy(format!(
+                "others look at commits of heaps on this target, which takes {} of the {} that it may; try again when some \
+                 have ended (nothing was changed)",
+                Bytes(there as u64),
+                Bytes(MOST_SEEN as u64)
+            )));
+        }
+        Ok(Seen::count(all, allocators))
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.bytes);
+    }
 }
 
 /// What a writer has put, by slot, of how many records, and those of others that it has freed: these with all of their
@@ -86,7 +127,7 @@ impl Work {
             Eye::At(view) => {
                 return Err(Error::missing(format!(
                     "there is no record {id} in commit {}: it was put later, freed before, or is that of another heap",
-                    view.commit
+                    view.info.commit
                 )));
             }
             _ => return Err(missing(id)),

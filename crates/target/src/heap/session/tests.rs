@@ -1,6 +1,7 @@
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::testing::{again, fresh, lies, used};
+use crate::heap::view::MOST_SEEN;
 use crate::heap::{Heap, HeapOptions};
 use crate::verify::verify;
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
@@ -193,6 +194,35 @@ fn where_a_record_that_keeps_a_commit_is_damaged_those_of_older_ones_are_free_bu
         assert_eq!((found.leaked, found.damage), (lost, vec![]));
         drop(target);
     }
+}
+
+#[test]
+fn all_who_look_at_a_commit_share_what_that_takes_and_too_much_is_refused() {
+    let (fake, _target, heap) = heap(eager(HOUR));
+    let first = fake.run(heap.put(b"first")).unwrap();
+    let begin = fake.run(heap.commit(Some(first))).unwrap();
+    let last = replace(&fake, &heap, first, 5).pop().unwrap();
+    let seen = || heap.core.seen.get();
+    assert_eq!(seen(), 0);
+    let many: Vec<_> = (0..100).map(|_| fake.run(heap.as_of(begin)).unwrap()).collect();
+    let of_one = seen();
+    assert!(of_one >= 2 * 896, "{of_one}");
+    assert!(many.iter().all(|session| fake.run(session.get(first)).unwrap() == b"first"));
+    let newest = [fake.run(heap.as_of(last.0)).unwrap(), heap.session()];
+    assert_eq!(seen(), 2 * of_one);
+    assert!(newest.iter().all(|session| fake.run(session.get(last.1)).unwrap() == [4; 3000]));
+    drop(newest);
+    // Others look at as much as they may.
+    heap.core.seen.set(MOST_SEEN);
+    for commit in [last.0, last.0 - 1] {
+        assert_eq!(fake.run(heap.as_of(commit)).err().unwrap().kind, Kind::Busy);
+    }
+    assert_eq!(fake.run(fake.run(heap.as_of(begin)).unwrap().get(first)).unwrap(), b"first", "it is looked at already");
+    heap.core.seen.set(of_one);
+    drop(many);
+    assert_eq!((seen(), heap.work.borrow().views.len()), (0, 0));
+    fake.run(heap.as_of(begin)).unwrap();
+    assert_eq!(seen(), 0);
 }
 
 #[test]
