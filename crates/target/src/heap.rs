@@ -318,6 +318,11 @@ impl Heap {
         self.work.borrow().is_changed
     }
 
+    /// Why nothing is put, freed or committed any more, if so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.work.borrow().failure.clone()
+    }
+
     /// The root of the last commit.
     pub fn root(&self) -> Option<RecordId> {
         self.work.borrow().last.root.map(RecordId::from_number)

@@ -1,7 +1,8 @@
 //! Heaps of a target: making and finding them, and the groups that they grow by.
 //!
 //! An open heap has tens of MiB for what is written and read. It stays open for whoever comes next, unless more are open than
-//! [`RESTING`] that nobody uses: then the one that was used longest ago is closed, as if the process had ended.
+//! [`RESTING`] that nobody uses: then the one that was used longest ago is closed, as if the process had ended. So is one that
+//! failed, by whoever opens it next.
 
 use super::{Core, Target};
 use crate::catalog::{GroupClass, HeapRecord};
@@ -103,17 +104,35 @@ impl Target {
         self.heap(name, options).await
     }
 
-    /// The heap of this name; `options` count if it was not opened before.
+    /// The heap of this name; `options` count if it was not opened before. One that something could not be read for, and that
+    /// is refused since, is opened anew.
     pub async fn heap(&self, name: &str, options: HeapOptions) -> Result<Rc<Heap>> {
         // Two that open one at the same time would each believe that nobody else uses its slots.
         let _turn = self.opening_heaps.take().await;
-        let (number, groups) = self.find_heap(name)?;
+        let (number, _) = self.find_heap(name)?;
         if let Some(heap) = self.heaps.find(number) {
-            return Ok(heap);
+            match heap.failure().filter(|_| self.core.disk.failure().is_none()) {
+                None => return Ok(heap),
+                Some(why) => self.close_failed(name, number, &heap, why).await,
+            }
         }
+        // By now: it may have grown while what was under way in it came to its end.
+        let (number, groups) = self.find_heap(name)?;
         let heap = Heap::open(self.core.clone(), number, groups, options).await?;
         self.heaps.add(number, heap.clone());
         Ok(heap)
+    }
+
+    /// Whoever still has a heap that failed can do no more with it. What is on the device is its last commit: only a read
+    /// can have failed, or the device had, and nothing that was begun is left when this ends.
+    async fn close_failed(&self, name: &str, number: u64, heap: &Rc<Heap>, why: Error) {
+        self.heaps.all.borrow_mut().remove(&number);
+        let message = format!(
+            "heap {name} was opened anew since something of it could not be read; what was put and freed before, and not \
+             committed, is undone: abort, and do it again ({})",
+            why.message
+        );
+        heap.end(Error { message, ..why }).await;
     }
 
     fn find_heap(&self, name: &str) -> Result<(u64, Vec<u32>)> {

@@ -90,3 +90,61 @@ fn a_heap_that_is_used_or_has_something_uncommitted_stays_open() {
     assert_eq!(fake.run(open(&fake, &target, 2).get(ids[2])).unwrap(), name(2).as_bytes());
     assert_eq!(fake.run(open(&fake, &target, 4).get(of_merged)).unwrap(), b"merged");
 }
+
+#[test]
+fn a_heap_that_failed_since_something_could_not_be_read_is_opened_anew_by_the_next_who_asks_for_it() {
+    let fake = Fake::new(Bytes::mib(128), false);
+    let target = fake.target();
+    let settings = HeapSettings { threshold: 1, ..HeapSettings::default() };
+    fake.run(target.create_heap(&name(0), settings, HeapOptions::default())).unwrap();
+    let heap = open(&fake, &target, 0);
+    let ids: Vec<RecordId> = (0..100).map(|n| fake.run(heap.put(&[n; 500])).unwrap()).collect();
+    fake.run(heap.commit(None)).unwrap();
+    (0..100).step_by(2).for_each(|n| fake.run(heap.free(ids[n])).unwrap());
+    fake.run(heap.commit(None)).unwrap();
+    let last = fake.run(heap.commit(None)).unwrap();
+    // For a while nothing of it can be read.
+    (0..192).for_each(|page| fake.disk.lose(heap.at(Bytes(page * 4096))));
+    let (writer, session) = (heap.writer(), heap.session());
+    let own = fake.run(writer.put(b"its own")).unwrap();
+    let put: Vec<RecordId> = (0..50).map(|n| fake.run(heap.put(&[n; 500])).unwrap()).collect();
+    assert_eq!(fake.run(heap.commit(None)).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(fake.run(heap.put(b"more")).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(fake.run(target.heap(&name(0), HeapOptions::default())).err().unwrap().kind, Kind::Damaged);
+    fake.disk.find_again();
+    let opened = open(&fake, &target, 0);
+    assert!(Rc::ptr_eq(&opened, &open(&fake, &target, 0)) && !Rc::ptr_eq(&opened, &heap));
+    // It is its last commit, and who had it before does nothing to it any more.
+    assert_eq!((opened.status().last.commit, opened.complaints()), (last, vec![]));
+    assert!(put.iter().all(|id| fake.run(opened.get(*id)).unwrap_err().kind == Kind::Missing));
+    for error in [
+        fake.run(heap.put(b"more")).unwrap_err(),
+        fake.run(heap.commit(None)).unwrap_err(),
+        fake.run(heap.get(ids[1])).unwrap_err(),
+        fake.run(session.get(ids[1])).unwrap_err(),
+        fake.run(writer.get(own)).unwrap_err(),
+        fake.run(writer.commit(None)).unwrap_err(),
+    ] {
+        assert!(error.kind == Kind::Damaged && error.message.contains("was opened anew"), "{error}");
+    }
+    drop((writer, session, heap));
+    let new = fake.run(opened.put(b"new")).unwrap();
+    fake.run(opened.commit(Some(new))).unwrap();
+    for n in (1..100).step_by(2) {
+        assert_eq!(fake.run(opened.get(ids[n])).unwrap(), [n as u8; 500]);
+    }
+}
+
+#[test]
+fn a_heap_whose_device_failed_is_not_opened_anew() {
+    let fake = Fake::new(Bytes::mib(128), false);
+    let target = fake.target();
+    fake.run(target.create_heap(&name(0), HeapSettings::default(), HeapOptions::default())).unwrap();
+    let heap = open(&fake, &target, 0);
+    fake.run(heap.put(b"one")).unwrap();
+    fake.disk.fail_writes(true);
+    fake.run(heap.commit(None)).unwrap_err();
+    fake.disk.fail_writes(false);
+    assert!(Rc::ptr_eq(&heap, &open(&fake, &target, 0)));
+    assert_eq!(fake.run(heap.put(b"two")).unwrap_err().kind, Kind::Device);
+}
