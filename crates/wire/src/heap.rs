@@ -11,7 +11,7 @@ use crate::frame::{Command, Flags, Head, RequestId};
 use crate::object::MOST_AT_ONCE;
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
-use forebay_model::heap::{CommitInfo, HeapSettings, RecordId};
+use forebay_model::heap::{CommitInfo, HeapSettings, LARGEST_SLOT, RecordId};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -262,10 +262,12 @@ impl HeapRequest {
         self.ask.command()
     }
 
-    /// What it counts in a [`crate::object::WINDOW`] with a payload of `payload` bytes.
+    /// What it counts in a [`crate::object::WINDOW`] with a payload of `payload` bytes: at least what its answer has.
     pub fn weight(&self, payload: usize) -> usize {
         match self.ask {
-            HeapAsk::Get { .. } => MOST_AT_ONCE.0 as usize,
+            // Nobody knows before how large a chained one is.
+            HeapAsk::Get { ref ids, .. } if ids.iter().any(|id| id.is_chain()) => MOST_AT_ONCE.0 as usize,
+            HeapAsk::Get { ref ids, .. } => (ids.len() * LARGEST_SLOT as usize).min(MOST_AT_ONCE.0 as usize),
             HeapAsk::History { most, .. } => most as usize * COMMIT,
             _ => payload,
         }

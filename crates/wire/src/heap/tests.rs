@@ -4,7 +4,7 @@ use crate::frame::{Command, HEADER, RequestId};
 use crate::object::MOST_AT_ONCE;
 use crate::tests::with_body;
 use crate::{FrameReader, FrameWriter};
-use forebay_model::heap::{CommitInfo, RecordId};
+use forebay_model::heap::{CommitInfo, LARGEST_SLOT, RecordId};
 use forebay_model::{Error, Kind, TargetId, Timestamp};
 
 fn last() -> RecordId {
@@ -153,4 +153,17 @@ fn every_command_and_every_bound_is_described() {
     for bound in bounds {
         assert!(page.contains(&bound), "'{bound}' is missing");
     }
+}
+
+#[test]
+fn a_get_counts_what_its_answer_can_have_and_no_more_than_fits_one() {
+    let get = |ids: Vec<RecordId>| {
+        let ask = HeapAsk::Get { ids, from: 0, as_of: None };
+        HeapRequest { target: TargetId(1), heap: "/pages".to_string(), ask }.weight(0)
+    };
+    let [small, large] = [false, true].map(|chain| RecordId::new(1, 2, 3, chain));
+    assert_eq!(get(vec![small]), LARGEST_SLOT as usize);
+    assert_eq!(get(vec![small; 10]), 10 * LARGEST_SLOT as usize);
+    let most = MOST_AT_ONCE.0 as usize;
+    assert_eq!([vec![small; MOST_RECORDS], vec![large], vec![small, large]].map(get), [most; 3]);
 }
