@@ -4,7 +4,8 @@ use bytes::Bytes as Slice;
 use forebay_client::file::options::Options;
 use forebay_client::files::blocking::{FilesClient, OpenFile};
 use forebay_client::objects::{Objects, Place, WriteOptions};
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// Zeros that are written at once.
@@ -85,6 +86,51 @@ pub struct FileDisk {
     file: RwLock<Option<OpenFile>>,
     number: u64,
     size: u64,
+    failed: Failed,
+}
+
+/// Whether a write failed. What it was to write may not be there yet, and come with the next change of its stripe: what reads as
+/// zeros by then need not stay so.
+#[derive(Default)]
+struct Failed(AtomicBool);
+
+impl Failed {
+    /// Takes note of what came of a write.
+    fn noted<T>(&self, written: Result<T>) -> Result<T> {
+        if written.is_err() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        written
+    }
+
+    /// Makes zeros: where there are any they stay as they are, unless a write failed, over which they have to be written to stay.
+    fn zero(
+        &self,
+        offset: u64,
+        length: u64,
+        read: impl Fn(u64, usize) -> Result<Vec<Slice>>,
+        write: impl Fn(u64, Slice) -> Result<()>,
+    ) -> Result<()> {
+        let zeros = Slice::from(vec![0; length.min(ZEROS_AT_ONCE as u64) as usize]);
+        let end = offset + length;
+        for at in (offset..end).step_by(ZEROS_AT_ONCE) {
+            let length = ZEROS_AT_ONCE.min((end - at) as usize);
+            let is_other = |part: &Slice| part[..] != zeros[..part.len()];
+            if self.0.load(Ordering::Relaxed) || read(at, length)?.iter().any(is_other) {
+                write(at, zeros.slice(..length))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error as a device of a file says it. Where a file has no room that is [`Kind::Full`]. What is refused otherwise, since the file
+/// was removed or somebody else has the lock of a stripe by now, is no lack of space: it is not known whether it was done.
+fn of_file(error: Error) -> Error {
+    match error.kind {
+        Kind::Refused => Error::new(Kind::Disconnected, error.message),
+        _ => error,
+    }
 }
 
 impl FileDisk {
@@ -93,7 +139,7 @@ impl FileDisk {
         let file = files.open_to_write(path, Options::beside())?;
         file.end_left()?;
         let (number, size) = (file.entry().file.0, file.size()?.0);
-        Ok(FileDisk { file: RwLock::new(Some(file)), number, size })
+        Ok(FileDisk { file: RwLock::new(Some(file)), number, size, failed: Failed::default() })
     }
 
     /// The number of the file.
@@ -109,7 +155,7 @@ impl FileDisk {
 
     fn with<T>(&self, ask: impl FnOnce(&OpenFile) -> Result<T>) -> Result<T> {
         match &*self.file.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(file) => ask(file),
+            Some(file) => ask(file).map_err(of_file),
             None => Err(Error::disconnected("the file was closed; serve it again")),
         }
     }
@@ -133,21 +179,12 @@ impl Disk for FileDisk {
     }
 
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
-        self.with(|file| file.write_at(Bytes(offset), bytes))
+        self.failed.noted(self.with(|file| file.write_at(Bytes(offset), bytes)))
     }
 
-    /// Whatever is zero is left as it is: where nothing was ever written, nothing takes space afterwards.
+    /// Whatever is zero is left as it is, as long as no write failed: where nothing was ever written, nothing takes space afterwards.
     fn punch(&self, offset: u64, length: u64) -> Result<()> {
-        let zeros = Slice::from(vec![0; length.min(ZEROS_AT_ONCE as u64) as usize]);
-        let end = offset + length;
-        for at in (offset..end).step_by(ZEROS_AT_ONCE) {
-            let length = ZEROS_AT_ONCE.min((end - at) as usize);
-            let there = self.read(at, length)?;
-            if there.iter().any(|part| part[..] != zeros[..part.len()]) {
-                self.write(at, zeros.slice(..length))?;
-            }
-        }
-        Ok(())
+        self.failed.zero(offset, length, |at, length| self.read(at, length), |at, zeros| self.write(at, zeros))
     }
 
     /// All that was acknowledged is durable, on as many targets as the file needs.
@@ -162,3 +199,6 @@ fn fill(parts: &mut Vec<Slice>, missing: usize) {
         parts.push(vec![0; missing].into());
     }
 }
+
+#[cfg(test)]
+mod tests;
