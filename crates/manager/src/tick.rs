@@ -39,6 +39,8 @@ pub struct Ticked {
 /// How far each list was looked through; empty: the next tick begins at its first key.
 #[derive(Default)]
 pub(crate) struct Rounds {
+    /// When this manager was asked first what is due.
+    began: Option<Moment>,
     writers: Vec<u8>,
     clients: Vec<u8>,
     fences: Vec<u8>,
@@ -167,8 +169,13 @@ impl Manager {
     }
 
     /// Forgets what clients were answered that have been silent for long: by the wall's clock, which may be set, and by what
-    /// was heard of them lately. One that has files open to write is heard of, or soon has none.
+    /// was heard of them lately: nobody is forgotten before this manager has been there for as long as a client may be silent. One
+    /// that has files open to write is heard of, or soon has none.
     fn forget(&mut self, batch: &mut Batch, now: Now, ticked: &mut Ticked) -> Result<()> {
+        let began = *self.rounds.began.get_or_insert(now.moment);
+        if now.moment.since(began) < self.settings.client_timeout {
+            return Ok(());
+        }
         let kept: Duration = self.settings.remember + USED_EVERY;
         let mut round = std::mem::take(&mut self.rounds.clients);
         for (key, value) in self.page(b'C', &mut round)? {

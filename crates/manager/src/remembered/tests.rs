@@ -1,4 +1,5 @@
 use super::{REMEMBERED, USED_EVERY};
+use crate::manager::Settings;
 use crate::testing::{Stage, create, entry, root, unchanged, user};
 use forebay_model::Kind;
 use forebay_wire::control::Change;
@@ -100,6 +101,14 @@ fn a_clock_that_is_set_forward_forgets_nobody_of_whom_was_heard_lately() {
     stage.now.wall = stage.now.wall.after(Duration::from_secs(25 * 3600 + 1));
     assert!(stage.manager.tick(stage.now).unwrap().forgotten.is_empty());
     assert_eq!(stage.change_as(&root(), 50, create("a", 0o644)).unwrap(), first);
+    // Another manager has heard of nobody yet, and each has as long to be heard of as it may be silent.
     stage.restart();
+    assert!(stage.manager.tick(stage.now).unwrap().forgotten.is_empty());
+    stage.pass(Settings::default().client_timeout - Duration::from_nanos(1));
+    assert!(stage.manager.tick(stage.now).unwrap().forgotten.is_empty());
+    assert_eq!(stage.change_as(&root(), 50, create("a", 0o644)).unwrap(), first);
+    stage.restart();
+    assert!(stage.manager.tick(stage.now).unwrap().forgotten.is_empty());
+    stage.pass(Settings::default().client_timeout);
     assert_eq!(stage.manager.tick(stage.now).unwrap().forgotten, [root().client]);
 }
