@@ -1,7 +1,7 @@
 //! Which clients were given capabilities with which access key, as long as these count: whom nothing is to count any more for
 //! when the key is revoked.
 //!
-//! Only in memory, and bounded: where it does not know, nothing that was given to anybody is to count any more.
+//! Only in memory, and bounded: where it does not know, it says so.
 
 use forebay_model::Timestamp;
 use std::collections::BTreeMap;
@@ -37,13 +37,15 @@ impl Given {
         *last = until.max(*last);
     }
 
-    /// The clients that have something with this key, and until when; `None` if there may be others.
-    pub(crate) fn with(&self, key: u64, now: Timestamp) -> Option<Vec<(u64, Timestamp)>> {
-        if self.unknown.is_none_or(|unknown| now < unknown) {
-            return None;
-        }
+    /// The clients of which it is known that they have something with this key, and until when.
+    pub(crate) fn with(&self, key: u64, now: Timestamp) -> Vec<(u64, Timestamp)> {
         let of_key = self.until.range((key, 0)..=(key, u64::MAX));
-        Some(of_key.filter(|(_, until)| now < **until).map(|((_, client), until)| (*client, *until)).collect())
+        of_key.filter(|(_, until)| now < **until).map(|((_, client), until)| (*client, *until)).collect()
+    }
+
+    /// Whether there are no others than those that are known.
+    pub(crate) fn knows_all(&self, now: Timestamp) -> bool {
+        self.unknown.is_some_and(|unknown| now >= unknown)
     }
 }
 

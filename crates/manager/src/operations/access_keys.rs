@@ -61,21 +61,24 @@ impl Operation<'_> {
         self.take_back(&[asked.key])
     }
 
-    /// Nobody connects with these keys any more, and nothing counts any more that was given to who did.
+    /// Nobody connects with these keys any more, and nothing counts any more that was given to who did. Where nodes cannot be told of
+    /// all who have something, root has nothing count any more that anybody was given, and of another user's key that counts until its
+    /// time is over.
     pub(super) fn take_back(&mut self, access_keys: &[u64]) -> Result<()> {
         let mut clients = Vec::new();
-        let mut are_known = true;
         for key in access_keys {
             self.draft.delete(keys::access_key(*key));
-            let given = self.given.with(*key, self.now.wall);
-            are_known &= given.is_some();
-            clients.extend(given.unwrap_or_default());
+            clients.extend(self.given.with(*key, self.now.wall));
         }
         let (from, to) = keys::all(keys::SHUT_OUT);
         let there = self.draft.scan(&from, &to, MOST_SHUT_OUT)?.len();
         let are_too_many = clients.len() > MOST_CLIENTS || there + clients.len() > MOST_SHUT_OUT;
-        if !are_known || are_too_many {
-            return self.shut_all_out();
+        if !self.given.knows_all(self.now.wall) || are_too_many {
+            if self.by.is_root() {
+                return self.shut_all_out();
+            }
+            // A user is not to end what others use: what cannot be told of ends by itself, as no more is given out.
+            clients.truncate(MOST_CLIENTS.min(MOST_SHUT_OUT.saturating_sub(there)));
         }
         for (client, until) in clients {
             let key = keys::shut_out(client);

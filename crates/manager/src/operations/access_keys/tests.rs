@@ -124,3 +124,38 @@ fn a_user_with_as_many_keys_and_clients_as_there_may_be_is_removed_in_one_step()
     stage.root(Change::RemoveUser(RemoveUser { user: 5 })).unwrap();
     assert_eq!(told(&mut stage).0.len(), MOST_CLIENTS);
 }
+
+#[test]
+fn a_user_who_takes_its_own_key_back_ends_nothing_of_anybody_else_however_many_clients_had_it() {
+    let (mut stage, [first, second]) = with_keys();
+    let (_, least) = told(&mut stage);
+    let revokes = |stage: &mut Stage, key: u64, clients: std::ops::Range<u64>| {
+        for client in clients {
+            opens(stage, key, client).unwrap();
+        }
+        let by = Principal { user: 5, groups: vec![7], client: 9, key: Some(second) };
+        stage.change(&by, Change::RevokeKey(RevokeKey { key })).unwrap();
+        assert_eq!(opens(stage, key, 77).unwrap_err().kind, Kind::Forbidden);
+        told(stage)
+    };
+    let most = MOST_CLIENTS as u64;
+    let (out, now) = revokes(&mut stage, first, 1000..1001 + most);
+    assert_eq!((out.len() as u64, now), (most, least), "as many as may be are shut out, and no more");
+    for nth in 1..MOST_SHUT_OUT as u64 / most {
+        let key = issue(&mut stage);
+        revokes(&mut stage, key, 2000 + nth * most..2000 + (nth + 1) * most);
+    }
+    let key = issue(&mut stage);
+    let (out, now) = revokes(&mut stage, key, 78..79);
+    assert_eq!((out.len(), now), (MOST_SHUT_OUT, least), "there is no room for more");
+    // Also where it is not known who else may have something.
+    stage.pass(LONGEST_LIFE + SKEW + Duration::from_secs(1));
+    stage.manager.tick(stage.now).unwrap();
+    stage.restart();
+    let key = issue(&mut stage);
+    let (out, now) = revokes(&mut stage, key, 79..80);
+    assert_eq!((out.len(), now), (1, least), "the one that is known");
+    // Root may.
+    revoke(&mut stage, second);
+    assert!(told(&mut stage).1 > least);
+}
