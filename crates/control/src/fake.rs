@@ -49,6 +49,11 @@ impl Keys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
+    /// One more key, of a user.
+    pub(crate) fn issue(&self, key: u64, secret: [u8; 32], user: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Known { secret, user });
+    }
+
     fn user(&self, hello: &Hello, challenge: &Challenge, proven: &Proven) -> Option<u32> {
         let keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = keys.get(&hello.key)?;
@@ -63,6 +68,10 @@ pub(crate) struct Fake {
 
 impl Handler for Fake {
     type Principal = Who;
+
+    fn user(&self, by: &Who) -> u32 {
+        by.user
+    }
 
     fn challenge(&self) -> HandlerFuture<Challenge> {
         let mut nonce = [0; 16];

@@ -19,6 +19,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Whoever proved who it is, as the manager knows it.
     type Principal: Send + Sync + 'static;
 
+    /// Which user that is: none takes all the room.
+    fn user(&self, by: &Self::Principal) -> u32;
+
     /// What a client has to prove itself against: never the same twice.
     fn challenge(&self) -> HandlerFuture<Challenge>;
 

@@ -54,12 +54,18 @@ pub struct Limits {
     pub connections: usize,
     /// Requests of sessions that are under way; one more is answered with [`forebay_model::Kind::Busy`].
     pub requests: usize,
+    /// Of these, requests of one user: the rest is for others.
+    pub requests_of_one: usize,
     /// Reports of nodes that are under way, likewise.
     pub reports: usize,
+    /// Of these, reports of one user.
+    pub reports_of_one: usize,
     /// Greetings that are under way, likewise; and as many of what else strangers may ask, of health and reflection.
     pub greetings: usize,
     /// A session ends when nothing was asked for so long.
     pub idle: Duration,
+    /// How long the message of a request of a session may take to come.
+    pub message: Duration,
     /// How long an answer may take; one that comes in parts ends then.
     pub answer: Duration,
     /// How long a greeting may take, with the time in which its message comes.
@@ -73,9 +79,12 @@ impl Default for Limits {
         Limits {
             connections: 1024,
             requests: 256,
+            requests_of_one: 192,
             reports: 64,
+            reports_of_one: 48,
             greetings: 64,
             idle: Duration::from_secs(600),
+            message: Duration::from_secs(5),
             answer: Duration::from_secs(60),
             greeting: Duration::from_secs(5),
             grace: Duration::from_secs(5),
@@ -275,7 +284,7 @@ impl<H: Handler> Serving<H> {
             .max_decoding_message_size(MOST_MESSAGE)
             .max_encoding_message_size(MOST_MESSAGE);
         let control = InterceptedService::new(control, SessionGate::<H::Principal>::new(&self.limits));
-        let Limits { greetings, answer, greeting, .. } = self.limits;
+        let Limits { greetings, answer, greeting, message, .. } = self.limits;
         // Whoever asks how the server is does not keep others from greeting it.
         let (room, greetings) = (Room::of(greetings), Room::of(greetings));
         let health_service = health_service.max_decoding_message_size(MOST_GREETING);
@@ -283,7 +292,7 @@ impl<H: Handler> Serving<H> {
         let routes = Routes::new(Bounded::within(health_service, &room, answer))
             .add_service(Bounded::within(reflection, &room, answer))
             .add_service(Bounded::within(access, &greetings, greeting))
-            .add_service(Bounded::of(Sorted(control), answer));
+            .add_service(Bounded::of(Sorted { inner: control, message }, answer));
         (health, routes)
     }
 }

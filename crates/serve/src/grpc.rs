@@ -26,6 +26,10 @@ pub struct GrpcReports(pub ControlClient);
 impl Handler for DeskHandler {
     type Principal = Principal;
 
+    fn user(&self, by: &Principal) -> u32 {
+        by.user
+    }
+
     fn challenge(&self) -> HandlerFuture<Challenge> {
         let desk = self.0.clone();
         Box::pin(async move { desk.challenge().await })

@@ -37,6 +37,7 @@ pub(crate) struct Greeting {
 struct Session<P> {
     token: Token,
     by: Arc<P>,
+    user: u32,
     /// When something was asked last.
     used: Moment,
 }
@@ -61,16 +62,16 @@ impl<P> Connection<P> {
         greeting.ok_or_else(|| no_session("nothing was asked on this connection that could be proven; say hello first"))
     }
 
-    /// Begins the session of somebody who has proven who it is; one that the connection had is over.
-    pub(crate) fn begin(&self, by: P, now: Moment) -> Token {
+    /// Begins the session of somebody who has proven which user it is; one that the connection had is over.
+    pub(crate) fn begin(&self, by: P, user: u32, now: Moment) -> Token {
         let mut token = Token::default();
         random::fill(&mut token);
-        self.lock().session = Some(Session { token, by: Arc::new(by), used: now });
+        self.lock().session = Some(Session { token, by: Arc::new(by), user, used: now });
         token
     }
 
-    /// Who asks, if this is the token of a session that is not over.
-    pub(crate) fn session(&self, token: &[u8], now: Moment, idle: Duration) -> Result<Arc<P>, Status> {
+    /// Who asks, and which user that is, if this is the token of a session that is not over.
+    pub(crate) fn session(&self, token: &[u8], now: Moment, idle: Duration) -> Result<(Arc<P>, u32), Status> {
         let mut state = self.lock();
         let session = state.session.as_mut().filter(|session| session.token == token);
         let Some(session) = session else {
@@ -81,7 +82,7 @@ impl<P> Connection<P> {
             return Err(no_session("the session is over, as nothing was asked for long; authenticate again"));
         }
         session.used = now;
-        Ok(session.by.clone())
+        Ok((session.by.clone(), session.user))
     }
 
     fn has_session(&self, now: Moment, idle: Duration) -> bool {

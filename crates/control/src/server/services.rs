@@ -38,7 +38,8 @@ impl<H: Handler> AccessService for Access<H> {
         let Greeting { hello, challenge } = connection.take_greeting()?;
         let proven = Proven::from_proto(proven).map_err(to_status)?;
         let by = self.handler.authenticate(hello, challenge, proven).await.map_err(to_status)?;
-        let token = connection.begin(by, clock::now());
+        let user = self.handler.user(&by);
+        let token = connection.begin(by, user, clock::now());
         Ok(Response::new(proto::Session { token: token.to_vec() }))
     }
 }

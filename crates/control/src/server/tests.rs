@@ -10,9 +10,14 @@ use forebay_model::{Kind, Timestamp};
 use forebay_wire::control::access::{Challenge, Hello, IssueKey, Proven, proof};
 use forebay_wire::control::cluster::{Report, Reported};
 use forebay_wire::control::{Call, Change, Question, Reply};
+use http_body::Frame;
+use std::pin::Pin;
 use std::result::Result;
+use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
+use tonic::body::Body;
+use tonic::codegen::{Bytes, Service, http};
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
@@ -324,6 +329,10 @@ struct Silent;
 impl Handler for Silent {
     type Principal = ();
 
+    fn user(&self, _: &()) -> u32 {
+        0
+    }
+
     fn challenge(&self) -> HandlerFuture<Challenge> {
         Box::pin(std::future::pending())
     }
@@ -406,6 +415,10 @@ struct WithoutReports(Fake, UnboundedSender<()>);
 
 impl Handler for WithoutReports {
     type Principal = Who;
+
+    fn user(&self, by: &Who) -> u32 {
+        by.user
+    }
 
     fn challenge(&self) -> HandlerFuture<Challenge> {
         self.0.challenge()
@@ -504,5 +517,86 @@ fn five_hundred_who_come_at_once_have_room_until_they_are_taken() {
             let coming = tokio::time::timeout(WAIT, tokio::net::TcpStream::connect(address));
             connected.push(coming.await.expect("there is room").expect("it listens"));
         }
+    });
+}
+
+#[test]
+fn one_user_does_not_take_all_the_room_of_requests_nor_of_reports() {
+    let (began, mut begun) = unbounded_channel();
+    let keys = Keys::new();
+    keys.issue(80, [8; 32], 8);
+    let answers: Box<dyn Fn(&Who, Asked) -> HandlerFuture<Reply> + Send + Sync> = Box::new({
+        let began = began.clone();
+        move |_, _| {
+            began.send(()).expect("the test goes on");
+            never()
+        }
+    });
+    let handler = WithoutReports(Fake { keys, answers }, began);
+    let options = limited(|limits| (limits.requests_of_one, limits.reports_of_one) = (1, 1));
+    let server = ControlServer::start("127.0.0.1:0", handler, options).expect("it listens");
+    inside(async {
+        let (channel, others) = (connection(server.address()).await, connection(server.address()).await);
+        let token = session(&channel).await;
+        let of_other = authenticated(&others, 80, &[8; 32]).await.expect("the key is right");
+        let reporting = |channel: &Channel, token: &[u8]| {
+            let (channel, token) = (channel.clone(), token.to_vec());
+            tokio::spawn(async move { report(&channel, &token).await })
+        };
+        let (asked, reported) = (asking(&channel, &token), reporting(&channel, &token));
+        for _ in 0..2 {
+            begun.recv().await.expect("it began");
+        }
+        let failures = [ask(&channel, &token).await.map(drop), report(&channel, &token).await.map(drop)];
+        for failure in failures {
+            assert!(matches!(&failure, Err(Failure::Again(error)) if error.kind == Kind::Busy), "{failure:?}");
+        }
+        let (asked_by_other, reported_by_other) = (asking(&others, &of_other), reporting(&others, &of_other));
+        for _ in 0..2 {
+            begun.recv().await.expect("there is room for another user");
+        }
+        // What is given up makes room.
+        asked.abort();
+        let trying = tokio::spawn(async move { while let Err(Failure::Again(_)) = ask(&channel, &token).await {} });
+        begun.recv().await.expect("another one began");
+        [reported, reported_by_other].into_iter().for_each(|one| one.abort());
+        asked_by_other.abort();
+        trying.abort();
+    });
+}
+
+/// A message of which nothing comes.
+struct Nothing;
+
+impl http_body::Body for Nothing {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Poll::Pending
+    }
+}
+
+#[test]
+fn a_request_whose_message_does_not_come_makes_room_soon() {
+    let server = serve(limited(|limits| {
+        (limits.requests, limits.message, limits.answer) = (1, Duration::from_millis(50), PATIENCE)
+    }));
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        let mut request =
+            http::Request::post("/forebay.control.v1.Control/Ask").body(Body::new(Nothing)).expect("a request");
+        *request.headers_mut() = with_token((), &token).metadata().clone().into_headers();
+        request.headers_mut().insert("content-type", "application/grpc".parse().expect("a value"));
+        let mut silent = channel.clone();
+        std::future::poll_fn(|context| silent.poll_ready(context)).await.expect("a connection");
+        let answered = tokio::time::timeout(Duration::from_secs(20), silent.call(request)).await;
+        let answered = answered.expect("it is not waited for any longer").expect("an answer");
+        assert_eq!(
+            Status::from_header_map(answered.headers()).map(|why| why.code()),
+            Some(tonic::Code::DeadlineExceeded)
+        );
+        assert_eq!(ask(&channel, &token).await, Ok(Reply::Done));
     });
 }

@@ -11,11 +11,11 @@ fn joined(connections: &Arc<Connections<u32>>) -> (Place<u32>, oneshot::Receiver
 }
 
 fn begun(place: &Place<u32>, by: u32, now: Moment) -> Token {
-    place.connection().begin(by, now)
+    place.connection().begin(by, 7, now)
 }
 
 fn who(place: &Place<u32>, token: Token, now: Moment) -> Option<u32> {
-    place.connection().session(&token, now, IDLE).ok().map(|by| *by)
+    place.connection().session(&token, now, IDLE).ok().map(|(by, _)| *by)
 }
 
 #[test]
