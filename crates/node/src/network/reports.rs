@@ -195,8 +195,9 @@ impl Node {
             match carried_out {
                 Ok(()) => obeyed.carried_out.push(order),
                 // It is told again; others may be carried out meanwhile.
-                Err(error) if matches!(error.kind, Kind::Busy | Kind::Full) => obeyed.is_fenced &= order.remove,
-                // As long as it cannot be written the target knows it all the same, and all else is served.
+                Err(error) if error.kind == Kind::Busy => obeyed.is_fenced &= order.remove,
+                // What cannot be written down its target knows all the same, as long as it runs; all else is served.
+                Err(error) if error.kind == Kind::Full => {}
                 Err(error) => drop(obeyed.unable.get_or_insert(error)),
             }
         }

@@ -25,7 +25,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Fences that are kept in memory, of objects that nothing is under way with.
+/// Fences that are kept in memory. Those are forgotten of objects that nothing is under way with, unless they could not be written.
 const MOST_KNOWN: usize = 64 << 10;
 
 /// The fences of a target.
@@ -75,7 +75,8 @@ pub(super) async fn enter(service: &Rc<Service>, fenced: Option<Fenced>) -> Resu
     }
 }
 
-/// Raises a fence.
+/// Raises a fence. If that cannot be written down, as where there is no room, it counts all the same as long as this target is served:
+/// nobody is let in with less, and with as much only once it is written.
 pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64) -> Result<()> {
     if let Err(error) = load(service, object).await {
         let mut known = service.fences.known.borrow_mut();
@@ -94,7 +95,10 @@ pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64)
     };
     // Of those who are in, one may be making the ring that the fence is kept with.
     entered.until(|fence| fence.inside.range(..version).next().is_none().then_some(())).await;
-    while let Some(value) = entered.to_write(version).await {
+    let mut kept = Ok(());
+    while kept.is_ok()
+        && let Some(value) = entered.to_write(version).await
+    {
         let written = keep(service, object, value).await;
         entered.with(|fence| {
             fence.is_written = false;
@@ -103,13 +107,13 @@ pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64)
             }
             fence.wake();
         });
-        written?;
+        kept = written;
     }
     // Nobody begins anything with an older one any more: what was begun ends here.
     sessions::shut_out(service, object, version);
     queries::shut_out(service, object, version);
     heaps::shut_out(service, object, version);
-    Ok(())
+    kept
 }
 
 impl Fence {
@@ -175,8 +179,13 @@ async fn load(service: &Service, object: ObjectId) -> Result<()> {
         }
         let mut known = fences.known.borrow_mut();
         if known.len() >= MOST_KNOWN {
-            known.retain(|_, fence| !fence.inside.is_empty());
+            known.retain(|_, fence| !fence.inside.is_empty() || fence.version > fence.durable);
             fences.swept.set(swept + 1);
+            if known.len() >= MOST_KNOWN {
+                return Err(Error::busy(format!(
+                    "{MOST_KNOWN} objects are used, or were revoked and there is no room to write that down; remove something, and ask again"
+                )));
+            }
         }
         // Somebody else may have read it meanwhile, and raised it.
         known.entry(object).or_insert_with(|| Fence::new(version, version));

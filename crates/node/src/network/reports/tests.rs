@@ -203,7 +203,10 @@ fn a_target_that_cannot_carry_out_an_order_serves_all_else_and_what_it_cannot_is
             while let Some(order) = orders.receive().await {
                 match order {
                     Asked::Ask { answer, .. } => drop(answer.send(Ok(Reply::Info(info(WELL))), 0).await),
-                    // As one whose tables of objects cannot be read.
+                    // As one that has no room to write it down, and one whose tables of objects cannot be read.
+                    Asked::Fence { answer, object, .. } if object.object == 1 => {
+                        answer.send(Err(Error::full("there is no room")), 0).await;
+                    }
                     Asked::Fence { answer, version: 2, object } if object.object == 2 => {
                         answer.send(Err(Error::device("a table cannot be read")), 0).await;
                     }
@@ -223,7 +226,8 @@ fn a_target_that_cannot_carry_out_an_order_serves_all_else_and_what_it_cannot_is
         assert!(shown(&node, WELL, env.clock.wall()).is_ok());
         let second = reports.receive().await.expect("the next report");
         let carried_out: Vec<u64> = second.targets[0].carried_out.iter().map(|order| order.object.object).collect();
-        assert_eq!((carried_out, second.targets[0].key), (vec![1, 3], 1), "the other one is told again");
+        let TargetReport { key, epoch, .. } = second.targets[0];
+        assert_eq!((carried_out, key, epoch), (vec![3], 1, 7), "the others are told again");
     })
     .expect("the loop of the network");
 }
