@@ -56,8 +56,7 @@ impl Sessions {
     pub(super) async fn end(&self, nonce: Nonce) {
         let found = self.all.borrow().get(&nonce).and_then(Weak::upgrade);
         if let Some(doing) = found {
-            doing.is_ended.set(true);
-            doing.wake();
+            doing.end();
             doing.until(|doing| doing.count.get() == 0).await;
         }
     }
@@ -67,8 +66,7 @@ impl Sessions {
         let all: Vec<Rc<Doing>> = self.all.borrow().values().filter_map(Weak::upgrade).collect();
         for doing in all {
             if doing.shown.get().is_some_and(|(client, until)| is_out(client, until)) {
-                doing.is_ended.set(true);
-                doing.wake();
+                doing.end();
             }
         }
     }
@@ -87,6 +85,12 @@ impl Doing {
         }
         self.count.set(self.count.get() + 1);
         Some(Begun(self.clone()))
+    }
+
+    /// The connection ends, and begins nothing any more.
+    pub(super) fn end(&self) {
+        self.is_ended.set(true);
+        self.wake();
     }
 
     /// Waits until the connection is replaced.
