@@ -1,8 +1,8 @@
 //! What every command needs: the cluster it works on, its output, and how it is stopped.
 
 use crate::cli::Global;
-use crate::show;
-use crate::show::out::Out;
+use crate::show::aside;
+use crate::show::out::{self, Out};
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::{Cluster, Patience};
 use forebay_embedded::Options;
@@ -153,7 +153,11 @@ impl Context {
         let cluster = self.open()?;
         let done = work(self, &cluster);
         let closed = cluster.close();
-        let done = done?;
+        let done = match done {
+            // That nobody reads any more hides nothing.
+            Err(error) if out::is_closed(&error) => return Err(closed.err().unwrap_or(error)),
+            done => done?,
+        };
         closed?;
         self.out.flush()?;
         Ok(done)
@@ -173,7 +177,8 @@ fn say_once(text: &str) {
     static LAST: Mutex<String> = Mutex::new(String::new());
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if *last != text {
-        show::say(text);
+        // Who waits for an answer is not to wait for who reads this, too.
+        aside::say(text.to_string());
         *last = text.to_string();
     }
 }

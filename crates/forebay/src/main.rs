@@ -21,7 +21,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    match commands::run(cli) {
+    let ended = commands::run(cli);
+    show::aside::settle();
+    match ended {
         Ok(code) => code,
         // Who closes our output has seen enough: `forebay query /ring | head`.
         Err(error) if show::out::is_closed(&error) => ExitCode::SUCCESS,

@@ -5,9 +5,9 @@
 
 mod common;
 
-use common::{Place, signal};
+use common::{Place, hardy, let_its_disk_die, signal};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 /// Whether the process is stopped, as its machine says.
 fn is_stopped(child: &Child) -> bool {
@@ -131,23 +131,6 @@ fn a_process_that_is_stopped_is_named_and_waited_for_as_long_as_is_allowed() {
     assert_eq!(waiting.wait().unwrap().code(), Some(0));
     drop(owner.stdin.take());
     assert!(owner.wait().unwrap().success());
-}
-
-/// Runs the program so that it survives when the kernel refuses its writes.
-fn hardy(place: &Place, args: &[&str]) -> Command {
-    let program = place.command(args);
-    let mut command = Command::new("sh");
-    // The signal that comes along with the refusal ends a process that does not ignore it.
-    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
-    command.env("FOREBAY_CLUSTER", place.cluster()).current_dir(place.path("."));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// From now on every write of the process to a file fails, as to a disk that has died.
-fn let_its_disk_die(child: &Child) {
-    let limited = Command::new("prlimit").args(["--pid", &child.id().to_string(), "--fsize=4096"]).status();
-    assert!(limited.unwrap().success());
 }
 
 #[test]

@@ -48,6 +48,7 @@ pub struct CheckArgs {
 
 /// Looks. The exit code is 1 if anything is wrong, also what opening would repair.
 pub fn run(context: &mut Context, args: &CheckArgs) -> Result<ExitCode> {
+    context.out.outlive_reader();
     if let Some(device) = args.device.as_ref().filter(|_| args.rebuild) {
         rebuild::run(context, device, args.target, args.write, args.without_objects)?;
         return Ok(ExitCode::SUCCESS);

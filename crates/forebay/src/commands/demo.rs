@@ -75,6 +75,7 @@ struct Seen {
 
 /// Shows it.
 pub fn run(context: &mut Context, args: &DemoArgs) -> Result<ExitCode> {
+    context.out.outlive_reader();
     let stop = Stop::on_signals()?;
     let talk = !context.json;
     let say = |context: &mut Context, text: &str| -> Result<()> {

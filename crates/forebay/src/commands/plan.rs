@@ -32,6 +32,7 @@ pub struct PlanArgs {
 
 /// Answers. The exit code is 0 if it can be promised somewhere.
 pub fn run(context: &mut Context, args: &PlanArgs) -> Result<ExitCode> {
+    context.out.outlive_reader();
     let can = match &args.device {
         Some(device) => of_device(context, args, device)?,
         None => of_cluster(context, args)?,

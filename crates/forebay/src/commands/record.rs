@@ -1,25 +1,24 @@
 //! `forebay record`: from a source into a ring, until the source ends or somebody says stop.
 //!
 //! Invariant: whatever ends it, everything that was accepted is durable before the summary is printed; only if the ring
-//! cannot go on, it is not, and the summary says how much.
+//! cannot go on, it is not, and the summary says how much. Whoever reads what is said of it changes nothing of that.
+
+mod report;
 
 use crate::args::{RingArgs, span};
 use crate::commands::format;
 use crate::context::{Context, when_stopped};
 use crate::input::InputArgs;
-use crate::show::live::Live;
-use crate::show::{human, json, rings, say};
+use crate::show::{human, json, out, rings, say};
 use clap::Args;
 use forebay_capture::{LinkType, Sink};
 use forebay_client::{Cluster, Recorder, RecorderOptions, RecorderProgress};
+use forebay_env::real::clock;
 use forebay_env::real::signal::Stop;
-use forebay_env::real::{clock, thread};
 use forebay_model::key::{Extraction, KeySet};
 use forebay_model::ring::{Content, Overflow, RingStatus};
 use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Rate, Result, Timestamp};
-use serde_json::json;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use report::Report;
 use std::time::Duration;
 
 /// What to record, and where.
@@ -58,9 +57,17 @@ pub fn run(context: &mut Context, args: &RecordArgs) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let recorded = record(context, cluster, args)?;
         // Before the cluster is closed, which fails if its device did.
-        summary(context, &recorded)?;
-        recorded.ended
+        let told = recorded.told.clone().and_then(|()| summary(context, &recorded));
+        // How a recording ended is worth more than that it was not told to its end, which is no success either.
+        recorded.ended.and(told.map_err(untold))
     })
+}
+
+fn untold(error: Error) -> Error {
+    if !out::is_closed(&error) {
+        return error;
+    }
+    Error::disconnected(format!("{}, so how the recording went was not told; it ended in order", error.message))
 }
 
 fn summary(context: &mut Context, Recorded { progress, time, .. }: &Recorded) -> Result<()> {
@@ -88,9 +95,11 @@ struct Recorded {
     time: Duration,
     /// Why it ended, if not in order.
     ended: Result<()>,
+    /// Whether it could be told how it went.
+    told: Result<()>,
 }
 
-fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result<Recorded> {
+fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Recorded> {
     let existing = find(cluster, &args.ring)?;
     if existing.is_none() && !args.create {
         return Err(Error::missing(format!(
@@ -139,13 +148,12 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result
         until: args.seconds.map(|seconds| began + seconds),
         left: args.count.unwrap_or(u64::MAX),
         open: false,
-        report: Report::new(context, cluster, &ring, began)?,
+        report: Report::begin(context.json, cluster, &ring, began)?,
     };
     let ended = source.run(&mut feed).map(drop);
     let time = clock::now().since(began);
     let stopped = stop.is_set();
-    let Feed { mut recorder, open, mut report, .. } = feed;
-    report.live.clear();
+    let Feed { mut recorder, open, report, .. } = feed;
     let mut kept = Ok(());
     if open {
         // An element that was cut off is none: a gap says that it is missing.
@@ -155,13 +163,15 @@ fn record(context: &mut Context, cluster: &Cluster, args: &RecordArgs) -> Result
     let kept = kept.and_then(|()| recorder.flush());
     let progress = recorder.progress();
     let kept = kept.and_then(|_| recorder.close());
+    // From here on nobody has to wait for who reads.
+    let told = report.end();
     // Being stopped while waiting for room is no failure.
     let ended = match ended {
         Err(error) if stopped && error.kind == Kind::Busy => Ok(()),
         other => other,
     };
     // Why the recorder cannot go on is said once, also if it is why the source did not.
-    Ok(Recorded { progress, time, ended: kept.map(drop).and(ended) })
+    Ok(Recorded { progress, time, ended: kept.map(drop).and(ended), told })
 }
 
 fn find(cluster: &Cluster, name: &str) -> Result<Option<RingStatus>> {
@@ -195,7 +205,7 @@ fn check_content(ring: &RingStatus, content: Content, link: Option<LinkType>) ->
 }
 
 /// Feeds a recorder.
-struct Feed<'a> {
+struct Feed {
     recorder: Recorder,
     stop: Stop,
     until: Option<Moment>,
@@ -203,10 +213,10 @@ struct Feed<'a> {
     left: u64,
     /// Whether an element is under way in pieces.
     open: bool,
-    report: Report<'a>,
+    report: Report,
 }
 
-impl Sink for Feed<'_> {
+impl Sink for Feed {
     fn element(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8]) -> Result<()> {
         // A source looks up only now and then; what it offers beyond the wanted is not recorded.
         if self.left == 0 {
@@ -253,117 +263,7 @@ impl Sink for Feed<'_> {
 
     fn tick(&mut self) -> Result<bool> {
         self.recorder.tick()?;
-        let now = clock::now();
-        self.report.tick(now, &self.recorder)?;
-        Ok(self.left > 0 && !self.stop.is_set() && self.until.is_none_or(|until| now < until))
-    }
-}
-
-/// What a ring last said of itself, asked on a thread of its own: whoever records waits for nothing.
-struct Latest {
-    ring: Mutex<RingStatus>,
-    over: AtomicBool,
-}
-
-impl Latest {
-    /// Asks twice a second, until it is over.
-    fn begin(cluster: &Cluster, ring: &RingStatus) -> Result<Arc<Latest>> {
-        let latest = Arc::new(Latest { ring: Mutex::new(ring.clone()), over: AtomicBool::new(false) });
-        let (asking, cluster, name) = (latest.clone(), cluster.clone(), ring.spec.name.clone());
-        thread::spawn("progress", move || {
-            while !asking.over.load(Ordering::Relaxed) {
-                // Where nobody answers, what was last said stays; that nobody does is told elsewhere.
-                if let Ok(ring) = cluster.ring(&name) {
-                    *asking.ring.lock().unwrap_or_else(PoisonError::into_inner) = ring;
-                }
-                clock::pause(Duration::from_millis(500));
-            }
-        })?;
-        Ok(latest)
-    }
-
-    fn ring(&self) -> RingStatus {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Says how it goes: on a terminal twice a second, to programs once.
-struct Report<'a> {
-    context: &'a mut Context,
-    latest: Arc<Latest>,
-    guarantee: Rate,
-    live: Live,
-    began: Moment,
-    due: Moment,
-    last: (Moment, RecorderProgress),
-}
-
-impl<'a> Report<'a> {
-    fn new(context: &'a mut Context, cluster: &Cluster, ring: &RingStatus, began: Moment) -> Result<Report<'a>> {
-        Ok(Report {
-            live: Live::new(!context.json),
-            context,
-            latest: Latest::begin(cluster, ring)?,
-            guarantee: ring.spec.guarantee,
-            began,
-            due: began + Duration::from_secs(1),
-            last: (began, RecorderProgress::default()),
-        })
-    }
-
-    fn tick(&mut self, now: Moment, recorder: &Recorder) -> Result<()> {
-        if self.context.json {
-            if now < self.due {
-                return Ok(());
-            }
-            self.due = now + Duration::from_secs(1);
-            self.json(now, recorder.progress())
-        } else if self.live.is_due() {
-            let line = self.line(now, recorder.progress());
-            self.live.show(&line);
-            Ok(())
-        } else {
-            Ok(())
-        }
-    }
-
-    fn rate(&mut self, now: Moment, progress: RecorderProgress) -> Rate {
-        let (before, last) = std::mem::replace(&mut self.last, (now, progress));
-        Rate::of(progress.bytes.saturating_sub(last.bytes), now.since(before))
-    }
-
-    fn json(&mut self, now: Moment, progress: RecorderProgress) -> Result<()> {
-        let rate = self.rate(now, progress);
-        let ring = self.latest.ring();
-        let mut value = json::recorded("progress", &progress, now.since(self.began).as_secs_f64());
-        value["rate_bytes_per_second"] = json!(rate.0);
-        value["guarantee_bytes_per_second"] = json!(self.guarantee.0);
-        value["oldest"] = ring.oldest.map_or(serde_json::Value::Null, json::time);
-        value["history_seconds"] = json!(rings::history(&ring).as_secs_f64());
-        value["durable_lag_blocks"] = json!(progress.blocks.saturating_sub(progress.durable_blocks));
-        self.context.out.json(&value)?;
-        self.context.out.flush()
-    }
-
-    fn line(&mut self, now: Moment, progress: RecorderProgress) -> String {
-        let rate = self.rate(now, progress);
-        let ring = self.latest.ring();
-        let promise =
-            if self.guarantee == Rate(0) { String::new() } else { format!(" of {} promised", self.guarantee) };
-        let oldest = ring.oldest.map_or_else(|| "-".to_string(), human::clock);
-        let full = if progress.full { "  FULL: everything is pinned" } else { "" };
-        format!(
-            "{rate}{promise}  {}  history {} (since {oldest})  lost {}  {} not on disk yet{full}",
-            human::some(progress.elements, "element"),
-            human::span(rings::history(&ring)),
-            human::losses(&progress.losses),
-            human::some(progress.blocks.saturating_sub(progress.durable_blocks), "block")
-        )
-    }
-}
-
-impl Drop for Report<'_> {
-    fn drop(&mut self) {
-        self.latest.over.store(true, Ordering::Relaxed);
+        self.report.note(self.recorder.progress());
+        Ok(self.left > 0 && !self.stop.is_set() && self.until.is_none_or(|until| clock::now() < until))
     }
 }

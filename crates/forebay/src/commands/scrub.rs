@@ -34,6 +34,7 @@ pub struct ScrubArgs {
 
 /// Looks. The exit code is 1 if anything is damaged, also what was found before it was stopped and went on.
 pub fn run(context: &mut Context, args: &ScrubArgs) -> Result<ExitCode> {
+    context.out.outlive_reader();
     let stop = Stop::on_signals()?;
     if let Some(files) = context.remote()? {
         return files::run(context, args, &files, &stop);

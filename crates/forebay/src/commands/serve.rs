@@ -1,9 +1,10 @@
 //! `forebay serve`: everything of a directory, for this machine's processes and for the network, until it is stopped; or the
-//! targets of one, as a node of a cluster whose manager is elsewhere.
+//! targets of one, as a node of a cluster whose manager is elsewhere. What is said meanwhile is said aside: a server that waits for
+//! who reads that serves nobody.
 
 use crate::args::{raid, span};
 use crate::context::{Context, manager_of, when_stopped};
-use crate::show::say;
+use crate::show::{aside, say};
 use clap::Args;
 use forebay_client::files::keep::Kept;
 use forebay_client::files::left::Mended;
@@ -275,7 +276,7 @@ fn how_it_is(status: &str) -> String {
 
 /// Says what changed between a node and its manager.
 fn told(news: News) {
-    say(&match news {
+    aside::say(match news {
         News::Away(error) => format!(
             "forebay: the manager is away; what was allowed is served on, and it is asked again every few seconds: {error}"
         ),
@@ -301,12 +302,14 @@ fn warned(Unwelcome { peer, error, count }: Unwelcome) {
         1 => String::new(),
         count => format!(" ({count} such since it was said last)"),
     };
-    say(&format!("forebay: what came from {peer} was malformed, and that connection alone is ended{others}: {error}"));
+    aside::say(format!(
+        "forebay: what came from {peer} was malformed, and that connection alone is ended{others}: {error}"
+    ));
 }
 
 /// Says what came of a file that was looked after.
 fn kept(file: FileId, kept: Result<Kept>) {
-    say(&match kept {
+    aside::say(match kept {
         Ok(Kept::Scrubbed(Scrubbed { lost, path, .. })) if !lost.is_empty() => {
             let name = path.unwrap_or_else(|| file.to_string());
             format!("forebay: a scrub found bytes {} of {name} lost; restore them", ranges(&lost))

@@ -1,5 +1,6 @@
 //! How results look: to people as sentences and tables, to programs as JSON (`docs/cli-json.md`).
 
+pub mod aside;
 pub mod element;
 pub mod heaps;
 pub mod human;

@@ -11,6 +11,10 @@ const CLOSED: &str = "standard output was closed";
 /// Standard output.
 pub struct Out {
     writer: BufWriter<File>,
+    /// Whether what is to be written is passed over once nobody reads it any more.
+    outlives: bool,
+    /// Nobody reads it any more.
+    closed: bool,
 }
 
 impl Out {
@@ -21,12 +25,27 @@ impl Out {
 
     /// Writes to `file` instead.
     pub fn over(file: File) -> Out {
-        Out { writer: BufWriter::with_capacity(64 << 10, file) }
+        Out { writer: BufWriter::with_capacity(64 << 10, file), outlives: false, closed: false }
+    }
+
+    /// From now on it is no error that nobody reads any more: what is found decides how the command ends, not who reads it.
+    pub fn outlive_reader(&mut self) {
+        self.outlives = true;
+    }
+
+    fn write(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<()> {
+        if self.closed && self.outlives {
+            return Ok(());
+        }
+        write(&mut self.writer).map_err(|e| trouble(&e)).or_else(|error| {
+            self.closed = is_closed(&error);
+            if self.closed && self.outlives { Ok(()) } else { Err(error) }
+        })
     }
 
     /// Writes a line.
     pub fn line(&mut self, text: impl Display) -> Result<()> {
-        writeln!(self.writer, "{text}").map_err(|e| trouble(&e))
+        self.write(|writer| writeln!(writer, "{text}"))
     }
 
     /// Writes a value, as one line.
@@ -36,12 +55,12 @@ impl Out {
 
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer.write_all(bytes).map_err(|e| trouble(&e))
+        self.write(|writer| writer.write_all(bytes))
     }
 
     /// Hands everything over.
     pub fn flush(&mut self) -> Result<()> {
-        self.writer.flush().map_err(|e| trouble(&e))
+        self.write(Write::flush)
     }
 }
 

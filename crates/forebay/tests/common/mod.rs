@@ -47,6 +47,23 @@ pub fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap().success());
 }
 
+/// Runs the program so that it survives when the kernel refuses its writes.
+pub fn hardy(place: &Place, args: &[&str]) -> Command {
+    let program = place.command(args);
+    let mut command = Command::new("sh");
+    // The signal that comes along with the refusal ends a process that does not ignore it.
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
+    command.env("FOREBAY_CLUSTER", place.cluster()).current_dir(place.path("."));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// From now on every write of the process to a file fails, as to a disk that has died.
+pub fn let_its_disk_die(child: &Child) {
+    let limited = Command::new("prlimit").args(["--pid", &child.id().to_string(), "--fsize=4096"]).status();
+    assert!(limited.unwrap().success());
+}
+
 /// Waits, for a time that has no event.
 pub fn pass(span: Duration) {
     let began = Instant::now();

@@ -53,6 +53,13 @@ impl Served {
         Served::of(command)
     }
 
+    /// One of whom this hears what it says.
+    pub fn heard_by(place: &Place, stderr: impl Into<Stdio>) -> Served {
+        let mut command = Served::command_to(place, "cluster", &["--listen", "127.0.0.1:0"]);
+        command.stderr(stderr);
+        Served::of(command)
+    }
+
     /// What starts such a one.
     pub fn command_within(place: &Place, limits: &[&str], options: &[&str]) -> Command {
         let served = Served::command_to(place, "cluster", &[&["--listen", "127.0.0.1:0"], options].concat());
