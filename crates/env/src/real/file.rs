@@ -1,5 +1,7 @@
 //! Thin doors to ordinary files, for what is not a target: captures, exports, settings, lock files.
 
+mod new;
+
 use super::io_error;
 use forebay_model::{Bytes, Error, Result};
 use rustix::fs::FlockOperation;
@@ -8,6 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+pub use new::NewFile;
 
 /// An open file, pipe or terminal. Unbuffered.
 #[derive(Debug)]

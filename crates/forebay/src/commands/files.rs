@@ -10,7 +10,7 @@ use clap::Args;
 use forebay_client::file::options::Options;
 use forebay_client::files::blocking::{FilesClient, OpenFile};
 use forebay_env::real::clock;
-use forebay_env::real::file::{self, File};
+use forebay_env::real::file::{self, File, NewFile};
 use forebay_env::real::signal::{Ready, Stop};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::names::{Attributes, FileKind, Listed};
@@ -229,16 +229,14 @@ pub fn get(
         context.out.flush()?;
         return file.close();
     }
-    let mut target = if force { File::create(to)? } else { File::create_new(to).map_err(forcible)? };
+    let mut target = NewFile::begin(to, force).map_err(forcible)?;
     let place = to.display();
     let write = |bytes: &[u8]| target.write_all(bytes).map_err(|error| out::trouble_with(&place, &error));
     let copied = copy_out((&file, name), (offset, end), &stop, write, &mut shown);
     drop(live);
-    let done = copied.inspect_err(|_| {
-        // Half of it helps nobody; the error that matters is the one we have.
-        drop(file::remove(to));
-    })?;
+    let done = copied?;
     file.close()?;
+    target.keep().map_err(forcible)?;
     match context.json {
         true => context.out.json(&json!({ "name": name, "to": place.to_string(), "bytes": done })),
         false => context.out.line(format_args!("Got {} of {name} into {place}.", Bytes(done))),

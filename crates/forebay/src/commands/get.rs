@@ -8,7 +8,7 @@ use crate::show::{out, say};
 use clap::Args;
 use forebay_client::objects::ObjectReader;
 use forebay_env::real::clock;
-use forebay_env::real::file::{self, File};
+use forebay_env::real::file::NewFile;
 use forebay_env::real::signal::Stop;
 use forebay_model::{Bytes, Error, Kind, Result};
 use serde_json::json;
@@ -54,19 +54,13 @@ pub fn run(context: &mut Context, args: &GetArgs) -> Result<()> {
             return Ok(());
         }
         let to = args.file.display();
-        let mut file = if args.force { File::create(&args.file)? } else { create_new(&args.file)? };
+        let mut file = NewFile::begin(&args.file, args.force).map_err(forcible)?;
         let copied = copy(&mut reader, due, &args.name, &stop, &mut live, |bytes| {
             file.write_all(bytes).map_err(|error| out::trouble_with(&to, &error))
         });
         drop(live);
-        let bytes = match copied {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                // Half of it helps nobody; the error that matters is the one we have.
-                let _ = file::remove(&args.file);
-                return Err(error);
-            }
-        };
+        let bytes = copied?;
+        file.keep().map_err(forcible)?;
         if context.json {
             return context.out.json(&json!({ "name": args.name, "to": to.to_string(), "bytes": bytes }));
         }
@@ -74,11 +68,11 @@ pub fn run(context: &mut Context, args: &GetArgs) -> Result<()> {
     })
 }
 
-fn create_new(path: &Path) -> Result<File> {
-    File::create_new(path).map_err(|error| match error.kind {
+fn forcible(error: Error) -> Error {
+    match error.kind {
         Kind::Exists => Error::exists(format!("{error}; --force overwrites it")),
         _ => error,
-    })
+    }
 }
 
 /// Hands the bytes over as they come; how many there were.
