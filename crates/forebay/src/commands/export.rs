@@ -7,11 +7,11 @@ use clap::{Args, ValueEnum};
 use forebay_capture::LinkType;
 use forebay_capture::export::{ArrowFormat, Column, ColumnKind, Exporter, Format, Totals, exporter};
 use forebay_client::{Answer, Cluster, Event};
-use forebay_env::real::file::{self, File};
+use forebay_env::real::file::{self, NewFile};
 use forebay_env::real::signal::Stop;
 use forebay_model::key::{KeySet, KeyType, KeyValue, MAX_KEYS};
 use forebay_model::ring::{Content, RingSpec};
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Kind, Result};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -113,19 +113,17 @@ pub fn run(context: &mut Context, args: &ExportArgs) -> Result<()> {
         let format = format.of(&spec)?;
         // A bad query is said before a file is made.
         let answer = cluster.query(&args.ring, &args.query)?;
-        let (out, name): (Box<dyn Write + Send>, String) = if to_stdout {
-            (Box::new(file::stdout()?), "standard output".to_string())
-        } else if args.force {
-            (Box::new(File::create(&args.to)?), args.to.display().to_string())
-        } else {
-            let file = File::create_new(&args.to).map_err(|e| match e.kind {
-                forebay_model::Kind::Exists => Error::exists(format!("{e}; --force overwrites it")),
-                _ => e,
-            })?;
-            (Box::new(file), args.to.display().to_string())
+        let file = if to_stdout { None } else { Some(NewFile::begin(&args.to, args.force).map_err(forcible)?) };
+        let (out, name): (Box<dyn Write + Send>, String) = match &file {
+            None => (Box::new(file::stdout()?), "standard output".to_string()),
+            Some(file) => (Box::new(file.writer()?), args.to.display().to_string()),
         };
         let stop = Stop::on_signals()?;
         let totals = write(cluster, &spec, answer, exporter(format, out, &name)?, &stop, !context.json)?;
+        if let Some(file) = file {
+            // Also if it was stopped: what was found until then is whole.
+            file.keep().map_err(forcible)?;
+        }
         let text = sentence(&totals, &name);
         if context.json && !to_stdout {
             context.out.json(&json!({
@@ -139,6 +137,13 @@ pub fn run(context: &mut Context, args: &ExportArgs) -> Result<()> {
         }
         if stop.is_set() { Err(Error::busy(format!("exporting to {name} was stopped before its end"))) } else { Ok(()) }
     })
+}
+
+fn forcible(error: Error) -> Error {
+    match error.kind {
+        Kind::Exists => Error::exists(format!("{error}; --force overwrites it")),
+        _ => error,
+    }
 }
 
 /// Hands everything that `answer` finds to `exporter`.
