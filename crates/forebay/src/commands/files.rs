@@ -224,15 +224,16 @@ pub fn get(
             live.show(&progress("getting", done, Some(due), began));
         }
     };
+    let read = |at, length| file.read_slices(at, length);
     if to_stdout {
-        copy_out((&file, name), (offset, end), &stop, |bytes| context.out.bytes(bytes), &mut shown)?;
+        copy_out((read, name), (offset, end), &stop, |bytes| context.out.bytes(bytes), &mut shown)?;
         context.out.flush()?;
         return file.close();
     }
     let mut target = NewFile::begin(to, force).map_err(forcible)?;
     let place = to.display();
     let write = |bytes: &[u8]| target.write_all(bytes).map_err(|error| out::trouble_with(&place, &error));
-    let copied = copy_out((&file, name), (offset, end), &stop, write, &mut shown);
+    let copied = copy_out((read, name), (offset, end), &stop, write, &mut shown);
     drop(live);
     let done = copied?;
     file.close()?;
@@ -243,8 +244,9 @@ pub fn get(
     }
 }
 
+/// Hands over what `read` gives from a place on, and up to a length; how much it was.
 fn copy_out(
-    (file, name): (&OpenFile, &str),
+    (read, name): (impl Fn(Bytes, Bytes) -> Result<Vec<Slice>>, &str),
     (from, end): (Bytes, Bytes),
     stop: &Stop,
     mut take: impl FnMut(&[u8]) -> Result<()>,
@@ -255,9 +257,11 @@ fn copy_out(
         if stop.is_set() {
             return Err(Error::busy("it was stopped before its end"));
         }
-        let pieces = file.read_slices(at, Bytes(PIECE as u64).min(end - at)).map_err(|error| error.of(name))?;
+        let pieces = read(at, Bytes(PIECE as u64).min(end - at)).map_err(|error| error.of(name))?;
         if pieces.is_empty() {
-            break;
+            return Err(Error::busy(format!(
+                "{name} became shorter while it was read: {end} of it were to be read, and it ends at {at}; get it again"
+            )));
         }
         for piece in pieces {
             take(&piece)?;
@@ -352,3 +356,6 @@ fn forcible(error: Error) -> Error {
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests;
