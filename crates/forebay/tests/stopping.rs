@@ -8,6 +8,7 @@ mod common;
 use common::{Place, hardy, let_its_disk_die, signal};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 /// Whether the process is stopped, as its machine says.
 fn is_stopped(child: &Child) -> bool {
@@ -177,4 +178,32 @@ fn a_disk_that_dies_is_told_with_what_is_not_on_it_and_what_is_missing_is_a_gap(
         let gap: serde_json::Value = serde_json::from_str(gaps.trim()).unwrap();
         assert_eq!((&gap["cause"], &gap["count"]), (&"restart".into(), &serde_json::Value::Null), "{gaps}");
     }
+}
+
+/// A ring of which everything that is in it and comes into it is held.
+fn all_is_held(place: &Place, ring: &str) {
+    let policy = ["--pin-policy", "stop", "--pin-budget", "95", "--overflow", "block"];
+    place.ok(&[&["ring", "create", ring, "--capacity", "32MiB"], &policy[..]].concat());
+    place.ok(&["record", ring, "--generate", "max,100", "--count", "1"]);
+    place.ok(&["pin", ring, "--from", "10m ago", "--to", "2100-01-01T00:00:00Z"]);
+}
+
+#[test]
+fn a_recording_that_waits_for_room_says_so_and_ends_when_its_time_is_over() {
+    let place = Place::formatted("256MiB");
+    all_is_held(&place, "/r");
+    let mut recording = place.start(&["record", "/r", "--generate", "max,30000", "--seconds", "4", "--json"]);
+    let began = Instant::now();
+    while recording.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(30) {
+            recording.kill().unwrap();
+        }
+    }
+    let output = recording.wait_with_output().unwrap();
+    let (told, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "it ends by itself, without the last blocks: {said}");
+    assert!(said.contains("unpin something"), "{said}");
+    let values: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let full = |value: &&serde_json::Value| value["type"] == "progress" && value["full"] == true;
+    assert!(values.iter().any(|value| full(&value)), "{told}");
 }

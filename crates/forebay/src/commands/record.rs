@@ -12,14 +12,17 @@ use crate::input::InputArgs;
 use crate::show::{human, json, out, rings, say};
 use clap::Args;
 use forebay_capture::{LinkType, Sink};
-use forebay_client::{Cluster, Recorder, RecorderOptions, RecorderProgress};
-use forebay_env::real::clock;
+use forebay_client::{Cluster, Recorder, RecorderOptions, RecorderProgress, Stopper};
 use forebay_env::real::signal::Stop;
+use forebay_env::real::{clock, thread};
 use forebay_model::key::{Extraction, KeySet};
 use forebay_model::ring::{Content, Overflow, RingStatus};
 use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Rate, Result, Timestamp};
 use report::Report;
 use std::time::Duration;
+
+/// How long what was read when the time was over may still wait for room.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What to record, and where.
 #[derive(Args)]
@@ -136,12 +139,15 @@ fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Rec
     }
     let options = RecorderOptions { overflow: args.spec.overflow.map(Overflow::from) };
     let recorder = cluster.recorder_with(&args.ring, options)?;
-    let stopper = recorder.stopper();
-    when_stopped(stop, move || stopper.stop())?;
+    let (stopper, stopping) = (recorder.stopper(), recorder.stopper());
+    when_stopped(stop, move || stopping.stop())?;
     if !context.json {
         say(&format!("Recording {} into {}; Ctrl-C ends it in order.", source.describe(), args.ring));
     }
-    let began = clock::now();
+    let (began, over) = (clock::now(), Stop::new()?);
+    if let Some(seconds) = args.seconds {
+        end_waiting(seconds, over.clone(), stopper.clone())?;
+    }
     let mut feed = Feed {
         recorder,
         stop: stop.clone(),
@@ -152,7 +158,8 @@ fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Rec
     };
     let ended = source.run(&mut feed).map(drop);
     let time = clock::now().since(began);
-    let stopped = stop.is_set();
+    over.set();
+    let stopped = stopper.is_stopped();
     let Feed { mut recorder, open, report, .. } = feed;
     let mut kept = Ok(());
     if open {
@@ -172,6 +179,17 @@ fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Rec
     };
     // Why the recorder cannot go on is said once, also if it is why the source did not.
     Ok(Recorded { progress, time, ended: kept.map(drop).and(ended), told })
+}
+
+/// Whoever waits for room looks at no clock: ends the wait some time after the time is over, unless the recording is `over` by then.
+fn end_waiting(seconds: Duration, over: Stop, stopper: Stopper) -> Result<()> {
+    let limit = seconds.saturating_add(LATE);
+    let waiting = thread::spawn("seconds", move || {
+        if over.wait(Some(limit)).is_ok_and(|over| !over) {
+            stopper.stop();
+        }
+    });
+    waiting.map(drop)
 }
 
 fn find(cluster: &Cluster, name: &str) -> Result<Option<RingStatus>> {
