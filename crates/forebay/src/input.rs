@@ -23,6 +23,9 @@ use std::time::Duration;
 /// How long a reader waits for input before it lets its source look up.
 const WAIT: Duration = Duration::from_millis(20);
 
+/// A source, and what packets begin with, if it has packets.
+type Opened = (Box<dyn Source>, Option<LinkType>);
+
 /// Where the elements come from.
 #[derive(Args)]
 #[command(next_help_heading = "The source")]
@@ -164,8 +167,9 @@ impl InputArgs {
         }
     }
 
-    /// Opens the source. Elements beyond `limit` are refused. Also says what packets begin with, if they are packets.
-    pub fn open(&self, limit: Bytes, count: Option<u64>, stop: &Stop) -> Result<(Box<dyn Source>, Option<LinkType>)> {
+    /// Opens the source. Elements beyond `limit` are refused. Also says what packets begin with, if they are packets. `None`: the
+    /// stop was asked for before the source said that.
+    pub fn open(&self, limit: Bytes, count: Option<u64>, stop: &Stop) -> Result<Option<Opened>> {
         let clock: Arc<dyn ClockDoor> = Arc::new(RealTime);
         let source = &self.source;
         if let Some(name) = &source.interface {
@@ -175,7 +179,7 @@ impl InputArgs {
             }
             let source = InterfaceSource::open(name, options, clock)?;
             let link = source.link_type();
-            return Ok((Box::new(source), Some(link)));
+            return Ok(Some((Box::new(source), Some(link))));
         }
         if let Some(path) = &source.pcap {
             let (file, name) = if path == Path::new("-") {
@@ -189,7 +193,7 @@ impl InputArgs {
                 source = source.paced();
             }
             let link = source.prepare(&mut || !stop.is_set())?;
-            return Ok((Box::new(source), link));
+            return Ok(link.map(|link| (Box::new(source) as Box<dyn Source>, Some(link))));
         }
         if let Some(group) = self.multicast.filter(|group| !group.is_multicast()) {
             return Err(Error::usage(format!(
@@ -199,17 +203,17 @@ impl InputArgs {
         if let Some(address) = source.udp {
             let address = self.multicast.map_or(address, |group| SocketAddr::new(group, address.port()));
             let options = UdpOptions { address, interface: self.multicast_interface.clone(), buffer: Bytes::mib(16) };
-            return Ok((Box::new(UdpSource::open(&options, self.frame, clock)?), None));
+            return Ok(Some((Box::new(UdpSource::open(&options, self.frame, clock)?), None)));
         }
         if let Some(framing) = source.stdin {
             let reader = Patient { file: file::stdin()?, stop: stop.clone() };
             let source = StreamSource::new(Box::new(reader), "standard input", framing, limit, clock)?;
-            return Ok((Box::new(source), None));
+            return Ok(Some((Box::new(source), None)));
         }
         if let Some(generate) = &source.generate {
             let source = GeneratorSource::new(generate.content.clone(), generate.rate, count, 1, clock)?;
             let link = source.link_type();
-            return Ok((Box::new(source), link));
+            return Ok(Some((Box::new(source), link)));
         }
         Err(Error::usage("it is not said what to record: give --interface, --pcap, --udp, --stdin or --generate"))
     }

@@ -207,3 +207,20 @@ fn a_recording_that_waits_for_room_says_so_and_ends_when_its_time_is_over() {
     let full = |value: &&serde_json::Value| value["type"] == "progress" && value["full"] == true;
     assert!(values.iter().any(|value| full(&value)), "{told}");
 }
+
+#[test]
+fn a_recording_that_is_stopped_before_its_packets_come_makes_no_ring() {
+    let place = Place::formatted("256MiB");
+    let create = ["record", "/r", "--pcap", "-", "--create", "--capacity", "32MiB"];
+    let recording = place.start(&create);
+    while !heeds_signals(&recording) {}
+    signal(&recording, "INT");
+    let output = recording.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains("Recorded 0 elements"), "{said}");
+    assert_eq!(place.ok(&["ring", "list", "--json"]), "");
+    // What comes then makes one with keys.
+    let packets = common::pcap(&place.path("packets"), 5);
+    place.ok_fed(&create, &packets);
+    assert_eq!(place.count("/r", "port=53"), 5);
+}

@@ -114,7 +114,15 @@ fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Rec
     let stop = &Stop::on_signals()?;
     // A quarter of the ring is the most it takes; the recorder checks it once more.
     let capacity = existing.as_ref().map(|ring| ring.spec.capacity).or(args.spec.capacity).unwrap_or(Bytes::gib(1));
-    let (mut source, link) = args.input.open(capacity / 4, args.count, stop)?;
+    let Some((mut source, link)) = args.input.open(capacity / 4, args.count, stop)? else {
+        // A ring that is made now would have no keys of packets for ever.
+        return Ok(Recorded {
+            progress: RecorderProgress::default(),
+            time: Duration::ZERO,
+            ended: Ok(()),
+            told: Ok(()),
+        });
+    };
     let ring = match existing {
         Some(ring) => {
             check_content(&ring, args.input.content(), link)?;
