@@ -10,7 +10,7 @@
 
 use crate::records::Writer;
 use forebay_model::{Error, Moment, Result};
-use forebay_wire::control::files::{Caching, Callback, Called, Kept, LEASE};
+use forebay_wire::control::files::{Caching, Callback, Called, Kept, LEASE, Listen, MOST_KEPT};
 use forebay_wire::control::names::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,8 +21,12 @@ const LATE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 const STUCK: Duration = Duration::from_secs(30);
 /// For so long after somebody wanted a file and others were in the way, nobody is let keep anything more of it.
 const WANTED: Duration = Duration::from_secs(3);
-/// What clients keep, each a client and a file, at most.
+/// What clients keep, or are told that they do not, each a client and a file, at most.
 const MOST: usize = 1 << 20;
+/// What one client is told at most that it does not keep, though it said so.
+pub(crate) const MOST_TAKEN: usize = 1 << 16;
+/// The most clients of one access key that say that they keep something.
+pub(crate) const MOST_OF_KEY: usize = 1 << 12;
 
 /// Who keeps what.
 #[derive(Default)]
@@ -38,8 +42,12 @@ pub(crate) struct Callbacks {
     /// Those of them that did so before this manager was opened, and have not said what they keep.
     unheard: BTreeSet<u64>,
     clients: BTreeMap<u64, Client>,
+    /// How many of them were let in with each access key, as far as these are counted.
+    of_keys: BTreeMap<u64, usize>,
     files: BTreeMap<FileId, BTreeMap<u64, Entry>>,
     count: usize,
+    /// How many calls there are of what nobody keeps.
+    taken: usize,
     /// Files of which somebody may perhaps keep more again.
     freed: BTreeSet<FileId>,
     /// Files for which others were called back lately.
@@ -54,8 +62,14 @@ struct Client {
     heard: Moment,
     /// It has said all that it keeps.
     is_known: bool,
+    /// How many parts of all that it keeps it has said, one behind the other.
+    parts: u32,
     /// What it was told and has not answered.
     calls: BTreeMap<FileId, Callback>,
+    /// The same of what it said that it keeps, and does not.
+    taken: BTreeMap<FileId, Callback>,
+    /// The access key with which it was let in, if it is counted.
+    key: Option<u64>,
 }
 
 /// What a client keeps of a file.
@@ -99,6 +113,38 @@ impl Callbacks {
         self.opened.get_or_insert(now);
     }
 
+    /// A client that was let in with a key says something: it has a place among those with the same key. [`forebay_model::Kind::Busy`]
+    /// if there is none.
+    pub(crate) fn enter(&mut self, client: u64, key: Option<u64>, now: Moment) -> Result<()> {
+        if let Some(key) = key
+            && self.clients.get(&client).is_none_or(|state| state.key.is_none())
+        {
+            let of_key = self.of_keys.entry(key).or_default();
+            if *of_key >= MOST_OF_KEY {
+                return Err(Error::busy(format!(
+                    "{MOST_OF_KEY} clients with access key {key:x} keep something of files, and that is the most; end some, or take another key"
+                )));
+            }
+            *of_key += 1;
+            self.heard(client, now).key = Some(key);
+        }
+        Ok(())
+    }
+
+    /// Nothing is kept in memory of a client any more.
+    fn drop_client(&mut self, client: u64) {
+        let Some(state) = self.clients.remove(&client) else { return };
+        self.taken -= state.taken.len();
+        if let Some(key) = state.key
+            && let Some(of_key) = self.of_keys.get_mut(&key)
+        {
+            *of_key -= 1;
+            if *of_key == 0 {
+                self.of_keys.remove(&key);
+            }
+        }
+    }
+
     /// A client said durably that it keeps what it reads.
     pub(crate) fn record(&mut self, client: u64, now: Moment) {
         self.recorded.insert(client);
@@ -106,7 +152,14 @@ impl Callbacks {
     }
 
     fn heard(&mut self, client: u64, now: Moment) -> &mut Client {
-        let fresh = || Client { heard: now, is_known: false, calls: BTreeMap::new() };
+        let fresh = || Client {
+            heard: now,
+            is_known: false,
+            parts: 0,
+            calls: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            key: None,
+        };
         let state = self.clients.entry(client).or_insert_with(fresh);
         state.heard = state.heard.max(now);
         state
@@ -181,7 +234,7 @@ impl Callbacks {
         write: bool,
         now: Moment,
     ) -> Result<Callback> {
-        if self.count >= MOST && self.told(file, client).is_none() {
+        if self.count + self.taken >= MOST && self.told(file, client).is_none() {
             return Err(Error::busy(format!(
                 "clients have {MOST} files open of which they keep something, and that is the most; close some"
             )));
@@ -196,7 +249,8 @@ impl Callbacks {
         let keeps = before.map_or(caching, |before| before.keeps.max(caching));
         let called = before.and_then(|before| before.called).or(Some(heard)).filter(|_| caching < keeps);
         self.insert(file, client, Entry { keeps, allowed: caching, serial: self.serial, write, called });
-        self.heard(client, heard).calls.remove(&file);
+        self.heard(client, heard);
+        self.answered(file, client, None);
         if caching < keeps {
             self.tell(file, client);
         }
@@ -219,8 +273,20 @@ impl Callbacks {
             }
             self.is_changed = true;
         }
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.calls.remove(&file);
+        self.answered(file, client, None);
+    }
+
+    /// A client need not be told any more what it was told of a file, if that was under this number.
+    fn answered(&mut self, file: FileId, client: u64, serial: Option<u64>) {
+        let Some(Client { calls, taken, .. }) = self.clients.get_mut(&client) else { return };
+        let is_this =
+            |call: Option<&Callback>| call.is_some_and(|call| serial.is_none_or(|serial| serial == call.serial));
+        if is_this(calls.get(&file)) {
+            calls.remove(&file);
+        }
+        if is_this(taken.get(&file)) {
+            taken.remove(&file);
+            self.taken -= 1;
         }
     }
 
@@ -313,25 +379,19 @@ impl Callbacks {
     pub(crate) fn hear(
         &mut self,
         client: u64,
-        kept: &[Kept],
-        all: bool,
+        asked: &Listen,
         now: Moment,
         uses: impl Fn(FileId) -> Result<Uses>,
     ) -> Result<()> {
         self.heard(client, now);
-        if all {
-            self.hear_all(client, kept, now, &uses)?;
+        if asked.all {
+            self.hear_all(client, asked, now, &uses)?;
         }
-        kept.iter().try_for_each(|kept| self.hear_of(client, kept, &uses))
+        asked.kept.iter().try_for_each(|kept| self.hear_of(client, kept, &uses))
     }
 
     fn hear_of(&mut self, client: u64, kept: &Kept, uses: impl Fn(FileId) -> Result<Uses>) -> Result<()> {
-        let called = self.clients.get_mut(&client).map(|state| &mut state.calls);
-        if let Some(calls) = called
-            && calls.get(&kept.file).is_some_and(|call| call.serial == kept.serial)
-        {
-            calls.remove(&kept.file);
-        }
+        self.answered(kept.file, client, Some(kept.serial));
         let entry = self.files.get_mut(&kept.file).and_then(|of_file| of_file.get_mut(&client));
         let Some(entry) = entry.filter(|entry| entry.serial == kept.serial) else { return Ok(()) };
         match kept.caching {
@@ -354,24 +414,36 @@ impl Callbacks {
     fn hear_all(
         &mut self,
         client: u64,
-        kept: &[Kept],
+        asked: &Listen,
         now: Moment,
         uses: impl Fn(FileId) -> Result<Uses>,
     ) -> Result<()> {
-        if self.clients.get(&client).is_some_and(|state| state.is_known) {
+        let state = self.heard(client, now);
+        if asked.part == 0 {
+            state.parts = 0;
+        }
+        // Of a part that another manager heard, or that came before something was taken from this client, nothing is known here.
+        if state.is_known || asked.part != state.parts {
             return Ok(());
         }
-        for one in kept {
+        for one in &asked.kept {
             let Some(caching) = one.caching else { continue };
             if self.told(one.file, client).is_some_and(|told| told.serial > one.serial) {
                 continue;
             }
             let uses = uses(one.file)?;
-            if one.write && !uses.writes || !uses.may_read || self.count >= MOST {
+            if one.write && !uses.writes || !uses.may_read || self.count + self.taken >= MOST {
                 // It was taken from this client, or never was its own.
                 self.serial += 1;
                 let taken = Callback { file: one.file, caching: Caching::Nothing, serial: self.serial };
-                self.heard(client, now).calls.insert(one.file, taken);
+                let of_client = &mut self.heard(client, now).taken;
+                let is_full = of_client.len() >= MOST_TAKEN && !of_client.contains_key(&one.file);
+                if is_full || self.taken > MOST {
+                    // What it keeps is known when it was told of some of that, and says all of it again.
+                    return Ok(());
+                }
+                let before = self.heard(client, now).taken.insert(one.file, taken);
+                self.taken += usize::from(before.is_none());
                 continue;
             }
             let keeps = if one.write { caching } else { caching.min(Caching::Shared) };
@@ -385,9 +457,10 @@ impl Callbacks {
             // While nothing was known of this client others may have been let keep what they would not have been beside it.
             self.call_others(one.file, client, if one.write { Caching::Shared } else { Caching::Exclusive }, now);
         }
-        self.unheard.remove(&client);
-        if let Some(state) = self.clients.get_mut(&client) {
-            state.is_known = true;
+        let state = self.heard(client, now);
+        (state.parts, state.is_known) = if asked.more { (state.parts + 1, false) } else { (0, true) };
+        if !asked.more {
+            self.unheard.remove(&client);
         }
         self.is_changed = true;
         Ok(())
@@ -396,9 +469,15 @@ impl Callbacks {
     /// What a client is to be told, if anything is.
     pub(crate) fn called(&self, client: u64) -> Option<Called> {
         let state = self.clients.get(&client)?;
-        let files: Vec<Callback> = state.calls.values().copied().collect();
+        let files: Vec<Callback> = state.calls.values().chain(state.taken.values()).take(MOST_KEPT).copied().collect();
         let unknown = !state.is_known;
         (unknown || !files.is_empty()).then_some(Called { files, unknown, ..Called::default() })
+    }
+
+    /// How many calls there are of what this client does not keep, and of all.
+    #[cfg(test)]
+    pub(crate) fn taken_of(&self, client: u64) -> (usize, usize) {
+        (self.clients.get(&client).map_or(0, |state| state.taken.len()), self.taken)
     }
 
     /// These clients wait for an answer here, so they are in touch.
@@ -439,7 +518,7 @@ impl Callbacks {
     /// A client has to say again what it keeps.
     fn is_unknown(&mut self, client: u64) {
         if let Some(state) = self.clients.get_mut(&client) {
-            state.is_known = false;
+            (state.is_known, state.parts) = (false, 0);
         }
     }
 
@@ -469,7 +548,7 @@ impl Callbacks {
                 .map(|(client, _)| *client)
                 .filter(|client| late.contains(client))
                 .collect();
-            late.difference(&writing).for_each(|client| drop(self.clients.remove(client)));
+            late.difference(&writing).for_each(|client| self.drop_client(*client));
         }
         let is_gone = |client: &&u64| !self.clients.contains_key(client) && !self.unheard.contains(client);
         let gone: Vec<u64> = self.recorded.iter().filter(is_gone).copied().collect();

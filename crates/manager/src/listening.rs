@@ -75,7 +75,7 @@ impl Manager {
     pub(crate) fn listen(&mut self, now: Now, by: &Principal, asked: &Listen) -> Result<Option<Called>> {
         if asked.kept.len() > MOST_KEPT {
             return Err(Error::usage(format!(
-                "what is kept of {} files cannot be said at a time, and {MOST_KEPT} are the most; close some",
+                "what is kept of {} files cannot be said at a time, and {MOST_KEPT} are the most; say it in parts",
                 asked.kept.len()
             )));
         }
@@ -87,7 +87,8 @@ impl Manager {
             let may_read = writes || inode.is_some_and(|inode| by.may(&inode.attributes, Wanted::READ));
             Ok(Uses { writes, others_write: writers.iter().any(|writer| !writer.is(by)), may_read })
         };
-        self.callbacks.hear(by.client, &asked.kept, asked.all, now.moment, uses)?;
+        self.callbacks.enter(by.client, by.key, now.moment)?;
+        self.callbacks.hear(by.client, asked, now.moment, uses)?;
         let said = asked.all || !asked.kept.is_empty();
         Ok(self.callbacks.called(by.client).or_else(|| said.then(Called::default)))
     }

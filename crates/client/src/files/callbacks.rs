@@ -18,6 +18,7 @@ use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -48,6 +49,13 @@ pub(super) struct Keeper {
     /// What was called back and is not open here, and how many things had been numbered by then: it may be being opened.
     early: RefCell<BTreeMap<FileId, (Callback, u64)>>,
     this: Weak<Keeper>,
+}
+
+/// A part of all that is kept: which one, and behind which file.
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    part: u32,
+    after: Option<FileId>,
 }
 
 /// The manager is asked to open something, until its answer is here.
@@ -300,7 +308,8 @@ impl Keeper {
     /// Says what is kept; if nobody hears it, later.
     async fn say(self: &Rc<Self>, kept: Kept) {
         let asked = self.clock.through_sleep();
-        match self.control.ask(Question::Listen(Listen { kept: vec![kept], all: false })).await {
+        let listen = Listen { kept: vec![kept], all: false, part: 0, more: false };
+        match self.control.ask(Question::Listen(listen)).await {
             Ok(Reply::Called(called)) => self.heed(called, asked),
             _ => drop(self.unsaid.borrow_mut().insert(kept.file, kept)),
         }
@@ -391,7 +400,7 @@ impl Keeper {
         }
         let this = self.this.clone();
         self.spawner.detach(async move {
-            let mut all = false;
+            let mut all = None;
             while let Some(keeper) = this.upgrade() {
                 let is_over = !keeper.files.borrow().values().any(Open::is_listened_for);
                 if is_over && keeper.unsaid.borrow().is_empty() && keeper.early.borrow().is_empty() {
@@ -403,14 +412,23 @@ impl Keeper {
         });
     }
 
-    /// Asks once; whether the manager wants to know all that is kept.
-    async fn listen(self: &Rc<Self>, all: bool) -> bool {
+    /// Asks once, and says the next part of all that is kept, if the manager wants to know that; whether it does then.
+    async fn listen(self: &Rc<Self>, all: Option<Part>) -> Option<Part> {
         self.note_lapse();
-        let mut unsaid = self.unsaid.take();
+        let mut unsaid = BTreeMap::new();
+        let mut more = None;
         let kept: Vec<Kept> = match all {
-            true => self.all(),
+            Some(Part { part, after }) => {
+                let mut kept = self.kept_behind(after);
+                if kept.len() > MOST_KEPT {
+                    kept.truncate(MOST_KEPT);
+                    more = kept.last().map(|last| Part { part: part + 1, after: Some(last.file) });
+                }
+                kept
+            }
             // What there is no room for is said the next time.
-            false => {
+            None => {
+                unsaid = self.unsaid.take();
                 let rest = unsaid.keys().nth(MOST_KEPT).copied();
                 let rest = rest.map(|first| unsaid.split_off(&first)).unwrap_or_default();
                 self.unsaid.borrow_mut().extend(rest);
@@ -418,7 +436,9 @@ impl Keeper {
             }
         };
         let asked = self.clock.through_sleep();
-        let mut answer = pin!(self.control.ask(Question::Listen(Listen { kept, all })));
+        let part = all.map_or(0, |all| all.part);
+        let listen = Listen { kept, all: all.is_some(), part, more: more.is_some() };
+        let mut answer = pin!(self.control.ask(Question::Listen(listen)));
         let answered = loop {
             let now = self.clock.through_sleep();
             if now >= self.until.get() {
@@ -440,17 +460,19 @@ impl Keeper {
         };
         let (unknown, is_waited_for) = (called.unknown, called.crowded || !called.files.is_empty());
         self.heed(called, asked);
-        if is_waited_for && !unknown {
-            // What is told is being done.
+        let is_last = all.is_some() && more.is_none();
+        if is_waited_for && !unknown || unknown && is_last {
+            // What is told is being done; or it was another manager that heard the parts before.
             self.clock.sleep(PAUSE).await;
         }
-        unknown
+        unknown.then(|| more.unwrap_or_default())
     }
 
-    /// All that is kept.
-    fn all(&self) -> Vec<Kept> {
+    /// What is kept of files with higher numbers than this, as far as it can be said at a time, and one more.
+    fn kept_behind(&self, after: Option<FileId>) -> Vec<Kept> {
         let files = self.files.borrow();
-        let listened = files.iter().filter(|(_, open)| open.is_listened_for());
+        let behind = files.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let listened = behind.filter(|(_, open)| open.is_listened_for()).take(MOST_KEPT + 1);
         let kept = listened.map(|(file, open)| {
             let keeps = open.times.values().any(|time| time.cached && !time.engine.is_shared());
             let writes = open.writes() || open.coming_to_write > 0;

@@ -26,7 +26,7 @@ messages! {
     Grant as Grant { entry, write, striping, components, until, callback }
     Callback as Callback { file, caching, serial }
     Kept as Kept { file, caching, serial, write }
-    Listen as Listen { kept, all }
+    Listen as Listen { kept, all, part, more }
     Called as Called { files, unknown, crowded }
     MakeWay as MakeWay { place, write, cached }
     Component as Component { target, object, capability, secret, state }

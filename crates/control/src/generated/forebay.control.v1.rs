@@ -734,9 +734,15 @@ pub struct Listen {
     /// What changed since it was asked last.
     #[prost(message, repeated, tag = "1")]
     pub kept: ::prost::alloc::vec::Vec<Kept>,
-    /// That is all that this client keeps, of all files.
+    /// That is all that this client keeps, of all files; or a part of it.
     #[prost(bool, tag = "2")]
     pub all: bool,
+    /// Of all that it keeps, which part this is, from 0 on, each behind the one before.
+    #[prost(uint32, tag = "3")]
+    pub part: u32,
+    /// Of all that it keeps, there is another part.
+    #[prost(bool, tag = "4")]
+    pub more: bool,
 }
 /// What a client is to keep no more, or may again.
 #[derive(Clone, PartialEq, ::prost::Message)]

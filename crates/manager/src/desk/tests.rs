@@ -141,10 +141,10 @@ fn who_waits_is_answered_as_soon_as_there_is_something_and_not_before() {
     stage.change(&writer, Change::OpenToWrite(open)).unwrap();
     stage.change(&reader, Change::Caches).unwrap();
     for client in [&writer, &quiet] {
-        stage.ask(client, &Question::Listen(Listen { kept: Vec::new(), all: true })).unwrap();
+        stage.ask(client, &Question::Listen(Listen { kept: Vec::new(), all: true, part: 0, more: false })).unwrap();
     }
     let ask = |by: &Principal, question| waiting.send(|answer| Errand::Ask(by.clone(), question, answer));
-    let listen = || Question::Listen(Listen { kept: Vec::new(), all: false });
+    let listen = || Question::Listen(Listen { kept: Vec::new(), all: false, part: 0, more: false });
     let (called, mut nothing) = (ask(&writer, listen()), ask(&quiet, listen()));
     let opened = ask(&reader, Question::OpenToRead(OpenToRead { place: place.clone(), cached: true }));
     let way = ask(&reader, Question::MakeWay(MakeWay { place, write: false, cached: true }));

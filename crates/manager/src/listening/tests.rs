@@ -1,10 +1,11 @@
+use crate::callbacks::{MOST_OF_KEY, MOST_TAKEN};
 use crate::manager::Manager;
 use crate::principal::Principal;
 use crate::testing::{Stage, close, root, user};
 use forebay_model::{Bytes, Kind, Result};
 use forebay_wire::control::files::{
-    After, Caching, Callback, Called, ClientGone, Close, Grant, Kept, LEASE, Listen, MakeWay, OpenToRead, OpenToWrite,
-    Revoke, Scrubbed,
+    After, Caching, Callback, Called, ClientGone, Close, Grant, Kept, LEASE, Listen, MOST_KEPT, MakeWay, OpenToRead,
+    OpenToWrite, Revoke, Scrubbed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::{Quota, SetVolume};
@@ -50,7 +51,7 @@ impl Stage {
     }
 
     fn listen(&mut self, by: &Principal, kept: Vec<Kept>, all: bool) -> Called {
-        match self.ask(by, &Question::Listen(Listen { kept, all })).unwrap() {
+        match self.ask(by, &Question::Listen(Listen { kept, all, part: 0, more: false })).unwrap() {
             Reply::Called(called) => called,
             other => panic!("{other:?}"),
         }
@@ -309,7 +310,7 @@ fn nobody_waits_for_what_it_may_not_open() {
     assert_eq!(stage.manager.ask_or_wait(stage.now, &client(11), &way(false), false).unwrap(), None, "it waits");
     let full = stage.manager.ask_or_wait(stage.now, &client(11), &way(false), true).unwrap();
     assert_eq!(full, Some(Reply::Done), "there is no room to wait in: it asks again");
-    let quiet = Question::Listen(Listen { kept: Vec::new(), all: false });
+    let quiet = Question::Listen(Listen { kept: Vec::new(), all: false, part: 0, more: false });
     stage.known(&client(11), Vec::new());
     assert_eq!(stage.manager.ask_or_wait(stage.now, &client(11), &quiet, false).unwrap(), None);
     assert!(matches!(
@@ -442,7 +443,7 @@ fn a_manager_that_was_busy_for_long_does_not_take_those_for_gone_who_waited_for_
     stage.known(&reader, gave(read, false));
     stage.pass(Duration::from_secs(20));
     assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
-    let waits = (reader.clone(), Question::Listen(Listen { kept: Vec::new(), all: false }));
+    let waits = (reader.clone(), Question::Listen(Listen { kept: Vec::new(), all: false, part: 0, more: false }));
     stage.manager.wait_here(stage.now, [(&waits.0, &waits.1)].into_iter());
     stage.manager.tick(stage.now).unwrap();
     assert_eq!(stage.try_cached(&writer, true).unwrap(), None);
@@ -506,6 +507,8 @@ fn who_was_out_of_touch_and_reads_on_has_those_called_back_who_keep_what_they_wr
     assert_eq!(alone.caching, Caching::Exclusive, "the reader was not heard of for long");
     stage.listen(&writer, gave(alone, true), false);
     assert!(stage.listen(&reader, Vec::new(), false).unknown);
+    // It is forgotten as one that keeps what it reads.
+    stage.keeps(&reader);
     assert_eq!(stage.known(&reader, gave(read, false)), vec![]);
     let called = stage.told(&writer);
     assert_eq!(called.caching, Caching::Nothing, "the reader has it open, and would not see what is written");
@@ -551,4 +554,76 @@ fn another_manager_lets_nobody_keep_what_it_writes_before_those_who_may_read_it_
         let keeps: Vec<Caching> = told.iter().map(|told| told.caching).collect();
         assert_eq!(keeps, if is_heard { vec![] } else { vec![Caching::Exclusive] }, "heard of: {is_heard}");
     }
+}
+
+#[test]
+fn all_that_a_client_keeps_is_said_in_parts_of_which_none_may_be_missing() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (writer, reader, next) = (client(10), client(11), client(12));
+    stage.keeps(&reader);
+    let read = stage.cached(&reader, false);
+    let say = |stage: &mut Stage, part, more, kept: Vec<Kept>| match stage
+        .ask(&reader, &Question::Listen(Listen { kept, all: true, part, more }))
+        .unwrap()
+    {
+        Reply::Called(called) => called.unknown,
+        other => panic!("{other:?}"),
+    };
+    let none = |count| vec![Kept { file: FileId(99), caching: None, serial: 1, write: false }; count];
+    let long = Listen { kept: none(MOST_KEPT + 1), all: true, part: 0, more: true };
+    assert_eq!(stage.ask(&reader, &Question::Listen(long)).unwrap_err().kind, Kind::Usage);
+    assert!(say(&mut stage, 0, true, none(MOST_KEPT)));
+    assert!(say(&mut stage, 1, true, gave(read, false)));
+    stage.restart();
+    assert!(say(&mut stage, 2, false, none(1)), "another manager heard the parts before");
+    assert_eq!(stage.try_cached(&writer, true).unwrap(), None, "it waits for what is kept");
+    assert!(say(&mut stage, 0, true, gave(read, false)));
+    assert!(say(&mut stage, 1, true, none(1)));
+    assert!(say(&mut stage, 1, true, none(1)), "it was said twice, as its answer was lost");
+    assert!(!say(&mut stage, 2, false, none(1)));
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None);
+    assert_eq!(stage.told(&reader).caching, Caching::Nothing);
+}
+
+#[test]
+fn of_one_access_key_there_are_so_many_clients_that_keep_something_and_no_more_until_some_are_gone() {
+    let mut stage = Stage::new();
+    let now = stage.now.moment;
+    let callbacks = &mut stage.manager.callbacks;
+    for client in 0..MOST_OF_KEY as u64 {
+        callbacks.enter(client, Some(7), now).unwrap();
+    }
+    callbacks.enter(0, Some(7), now).unwrap();
+    assert_eq!(callbacks.enter(1 << 32, Some(7), now).unwrap_err().kind, Kind::Busy);
+    callbacks.enter(1 << 32, Some(8), now).unwrap();
+    stage.seconds(LEASE.as_secs() + 2);
+    stage.manager.callbacks.enter(1 << 33, Some(7), stage.now.moment).unwrap();
+}
+
+#[test]
+fn what_a_client_says_that_it_keeps_and_does_not_is_bounded_and_told_a_part_at_a_time() {
+    let mut stage = Stage::new();
+    let liar = user(5);
+    stage.keeps(&liar);
+    let mut said = 0;
+    let mut most = 0;
+    for part in 0..(MOST_TAKEN / MOST_KEPT + 2) as u32 {
+        let file = |nth: usize| FileId(1 << 40 | u64::from(part) << 16 | nth as u64);
+        let kept =
+            (0..MOST_KEPT).map(|nth| Kept { file: file(nth), caching: Some(Caching::Shared), serial: 1, write: false });
+        let all = Listen { kept: kept.collect(), all: true, part, more: true };
+        let Reply::Called(called) = stage.ask(&liar, &Question::Listen(all)).unwrap() else { panic!("no call") };
+        most = called.files.len().max(most);
+        said += MOST_KEPT;
+    }
+    assert!(said > MOST_TAKEN && most == MOST_KEPT, "{said} {most}");
+    assert_eq!(stage.manager.callbacks.taken_of(liar.client), (MOST_TAKEN, MOST_TAKEN));
+    let called = stage.listen(&liar, Vec::new(), false);
+    let answers =
+        called.files.iter().map(|told| Kept { file: told.file, caching: None, serial: told.serial, write: false });
+    stage.listen(&liar, answers.collect(), false);
+    assert_eq!(stage.manager.callbacks.taken_of(liar.client), (MOST_TAKEN - MOST_KEPT, MOST_TAKEN - MOST_KEPT));
+    stage.seconds(LEASE.as_secs() + 2);
+    assert_eq!(stage.manager.callbacks.taken_of(liar.client), (0, 0));
 }

@@ -11,6 +11,7 @@ use forebay_wire::control::names::FileId;
 impl Operation<'_> {
     /// This client is going to keep what it reads.
     pub(super) fn caches(&mut self) -> Result<()> {
+        self.callbacks.enter(self.by.client, self.by.key, self.now.moment)?;
         self.draft.put(keys::caches(self.by.client), &CachesRecord { since: self.now.wall })?;
         self.callbacks.record(self.by.client, self.now.moment);
         Ok(())

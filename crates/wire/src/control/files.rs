@@ -77,12 +77,16 @@ pub struct Kept {
 pub struct Listen {
     /// What changed since it was asked last.
     pub kept: Vec<Kept>,
-    /// That is all that this client keeps, of all files.
+    /// That is all that this client keeps, of all files; or a part of it.
     pub all: bool,
+    /// Of all that it keeps, which part this is, from 0 on, each behind the one before.
+    pub part: u32,
+    /// Of all that it keeps, there is another part.
+    pub more: bool,
 }
 
-/// The most files of one [`Listen`].
-pub const MOST_KEPT: usize = 1 << 16;
+/// The most files of one [`Listen`], and of its answer: others wait while these are looked at.
+pub const MOST_KEPT: usize = 1 << 10;
 /// For so long a client keeps what it may from when it asked last.
 pub const LEASE: Duration = Duration::from_secs(10);
 

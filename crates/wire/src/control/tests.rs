@@ -41,7 +41,10 @@ fn what_is_asked_has_the_bytes_that_it_had() {
     assert_eq!(goes_and_comes(&Question::Map), "09");
     assert_eq!(goes_and_comes(&Question::Targets), "12");
     let kept = Kept { file: FileId(2), caching: Some(Caching::Exclusive), serial: 3, write: true };
-    assert_eq!(goes_and_comes(&Question::Listen(Listen { kept: vec![kept], all: false })), "1001020102030100");
+    assert_eq!(
+        goes_and_comes(&Question::Listen(Listen { kept: vec![kept], all: false, part: 0, more: false })),
+        "10010201020301000000"
+    );
     let way = MakeWay { place: Place::of(FileId(2)), write: true, cached: false };
     assert_eq!(goes_and_comes(&Question::MakeWay(way)), "1102000100");
     let callback = Callback { file: FileId(2), caching: Caching::Nothing, serial: 300 };

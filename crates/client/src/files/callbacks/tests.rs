@@ -1,6 +1,7 @@
 use super::*;
 use crate::file::Sharing;
 use crate::file::components::Asked;
+use std::collections::VecDeque;
 
 const FILE: FileId = FileId(5);
 
@@ -66,4 +67,67 @@ fn what_is_called_back_and_was_not_asked_to_be_opened_before_is_said_not_to_be_o
         (said, keeper.early.borrow().is_empty())
     });
     assert_eq!(found.expect("a loop"), (vec![false, true, true], true));
+}
+
+/// A manager that gives these answers to who listens, and takes note of what was said.
+#[derive(Default)]
+struct Scripted {
+    answers: RefCell<VecDeque<Result<Called>>>,
+    heard: RefCell<Vec<String>>,
+}
+
+impl Control for Scripted {
+    fn change(&self, change: Change) -> Asked<Reply> {
+        self.heard.borrow_mut().push(format!("{change:?}"));
+        Box::pin(async { Ok(Reply::Done) })
+    }
+
+    fn ask(&self, question: Question) -> Asked<Reply> {
+        let Question::Listen(Listen { kept, all, part, more }) = question else { panic!("{question:?}") };
+        self.heard.borrow_mut().push(format!("{} of {all} {part} {more}", kept.len()));
+        let answer = self.answers.borrow_mut().pop_front().expect("no more is asked");
+        Box::pin(async { answer.map(Reply::Called) })
+    }
+
+    fn client(&self) -> u64 {
+        1
+    }
+}
+
+/// What a client says that has so many files open to read, asked so often; and whether it has to say anything more of all of them.
+fn said(files: u64, answers: Vec<Result<Called>>) -> (Vec<String>, bool) {
+    let found = forebay_env::real::run_network(move |env| async move {
+        let times = answers.len();
+        let manager = Rc::new(Scripted { answers: RefCell::new(answers.into()), ..Scripted::default() });
+        let keeper = Keeper::new(manager.clone(), env.clock.clone(), env.spawner.clone());
+        let now = env.clock.through_sleep();
+        keeper.record().await.expect("it is said");
+        let coming: Vec<Coming> = (0..files)
+            .map(|file| {
+                let told = Callback { file: FileId(file), caching: Caching::Shared, serial: 1 };
+                keeper.opened(FileId(file), Some(told), now, false)
+            })
+            .collect();
+        let mut all = None;
+        for _ in 0..times {
+            all = keeper.listen(all).await;
+        }
+        drop(coming);
+        (manager.heard.take(), all.is_some())
+    });
+    found.expect("a loop")
+}
+
+fn unknown(unknown: bool) -> Result<Called> {
+    Ok(Called { unknown, ..Called::default() })
+}
+
+#[test]
+fn all_that_is_kept_is_said_in_parts_and_from_the_beginning_if_another_manager_heard_some_of_them() {
+    let all = ["1024 of true 0 true", "1024 of true 1 true", "2 of true 2 false"];
+    let (heard, is_asked) = said(2050, [true, true, true, true, true, true, false].map(unknown).into());
+    assert_eq!(heard[..2], ["Caches", "0 of false 0 false"]);
+    assert_eq!((&heard[2..5], &heard[5..]), (&all.map(String::from)[..], &all.map(String::from)[..]));
+    assert!(!is_asked);
+    assert_eq!(said(1024, vec![unknown(true), unknown(false)]).0[2..], ["1024 of true 0 false"]);
 }
