@@ -418,6 +418,10 @@ impl Callbacks {
         now: Moment,
         uses: impl Fn(FileId) -> Result<Uses>,
     ) -> Result<()> {
+        // One that is forgotten as one that keeps what it reads says so again first: else another manager would not wait for it.
+        if asked.kept.iter().any(|kept| kept.caching.is_some() && !kept.write) {
+            self.require_recorded(client)?;
+        }
         let state = self.heard(client, now);
         if asked.part == 0 {
             state.parts = 0;

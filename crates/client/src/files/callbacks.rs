@@ -438,7 +438,7 @@ impl Keeper {
         let asked = self.clock.through_sleep();
         let part = all.map_or(0, |all| all.part);
         let listen = Listen { kept, all: all.is_some(), part, more: more.is_some() };
-        let mut answer = pin!(self.control.ask(Question::Listen(listen)));
+        let mut answer = pin!(self.told_of(listen));
         let answered = loop {
             let now = self.clock.through_sleep();
             if now >= self.until.get() {
@@ -466,6 +466,16 @@ impl Keeper {
             self.clock.sleep(PAUSE).await;
         }
         unknown.then(|| more.unwrap_or_default())
+    }
+
+    /// Asks what is called back. If the manager has forgotten that this client keeps what it reads, that is said again first.
+    async fn told_of(&self, listen: Listen) -> Result<Reply> {
+        let answered = self.control.ask(Question::Listen(listen)).await;
+        if answered.as_ref().is_err_and(|error| error.kind == Kind::Stale) {
+            self.is_forgotten();
+            self.record().await?;
+        }
+        answered
     }
 
     /// What is kept of files with higher numbers than this, as far as it can be said at a time, and one more.

@@ -556,6 +556,30 @@ fn another_manager_lets_nobody_keep_what_it_writes_before_those_who_may_read_it_
     }
 }
 
+/// One who was silent for so long that it was forgotten, and has kept nothing since, has the file open all the same.
+#[test]
+fn who_was_forgotten_and_is_back_says_again_that_it_keeps_what_it_reads_so_that_another_manager_waits_for_it() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (reader, writer) = (client(10), client(11));
+    stage.keeps(&reader);
+    let read = stage.cached(&reader, false);
+    stage.known(&reader, gave(read, false));
+    stage.seconds(LEASE.as_secs() + 2);
+    assert!(stage.listen(&reader, Vec::new(), false).unknown);
+    let kept = Kept { file: read.file, caching: Some(Caching::Nothing), serial: read.serial, write: false };
+    let all = Listen { kept: vec![kept], all: true, part: 0, more: false };
+    assert_eq!(stage.ask(&reader, &Question::Listen(all)).unwrap_err().kind, Kind::Stale);
+    stage.keeps(&reader);
+    stage.known(&reader, vec![kept]);
+    stage.seconds(1);
+    let again = stage.told(&reader);
+    assert_eq!(again.caching, Caching::Shared);
+    stage.listen(&reader, gave(again, false), false);
+    stage.restart();
+    assert_eq!(stage.try_cached(&writer, true).unwrap(), None, "somebody may have read it");
+}
+
 #[test]
 fn all_that_a_client_keeps_is_said_in_parts_of_which_none_may_be_missing() {
     let mut stage = Stage::new();

@@ -131,3 +131,11 @@ fn all_that_is_kept_is_said_in_parts_and_from_the_beginning_if_another_manager_h
     assert!(!is_asked);
     assert_eq!(said(1024, vec![unknown(true), unknown(false)]).0[2..], ["1024 of true 0 false"]);
 }
+
+#[test]
+fn who_was_forgotten_as_one_that_keeps_what_it_reads_says_so_again_before_it_says_what_it_keeps() {
+    let forgotten = || Err(Error::stale("this client has not said that it keeps what it reads"));
+    let (heard, is_asked) = said(1, vec![unknown(true), forgotten(), unknown(false)]);
+    assert_eq!(heard[1..], ["0 of false 0 false", "1 of true 0 false", "Caches", "1 of true 0 false"]);
+    assert!(!is_asked);
+}
