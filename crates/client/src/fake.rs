@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) now: Moment,
     /// Blocks stay in their buffers, and are not durable.
     pub(crate) slow: bool,
+    /// The other side catches up with whoever waits for what is durable.
+    pub(crate) catches_up: bool,
     waiting: VecDeque<Block>,
     pub(crate) blocks: Vec<Vec<u8>>,
     /// The sessions that are connected; a break takes a new number.
@@ -91,6 +93,7 @@ impl Fake {
             newest: None,
             now: Moment(0),
             slow: false,
+            catches_up: false,
             waiting: VecDeque::new(),
             blocks: Vec::new(),
             connection: 0,
@@ -279,6 +282,10 @@ impl WriterLink for FakeWriter {
     }
 
     fn wait_durable(&self, number: u64) -> Result<Durable> {
+        let catches_up = self.fake.state().catches_up;
+        if catches_up {
+            self.fake.hurry();
+        }
         let durable = self.durable();
         self.check().map(|()| Durable { full: durable.number < number, ..durable })
     }

@@ -250,8 +250,10 @@ impl Recorder {
         self.send_block()?;
         let settled = self.dispatch.settle();
         let sequence = self.noticed(settled)?;
-        if self.tell_lost() && self.piece.is_none() {
-            // The gap is to be durable, too; what is given up of that is told with the next flush.
+        self.tell_lost();
+        if self.piece.is_none() && self.waiting.iter().any(Option::is_some) {
+            // Such a gap is to be durable, too, and one for which there is room by now; what is given up of that is told with the
+            // next flush.
             self.make_ready(!self.progress().full)?;
             self.send_block()?;
             let settled = self.dispatch.settle();
@@ -260,11 +262,9 @@ impl Recorder {
         Ok(sequence)
     }
 
-    /// Takes what was given up on its way for a gap; whether there was anything.
-    fn tell_lost(&mut self) -> bool {
-        let lost = self.dispatch.lost();
-        lost.iter().for_each(|gap| self.lose(*gap));
-        !lost.is_empty()
+    /// Takes what was given up on its way for a gap.
+    fn tell_lost(&mut self) {
+        self.dispatch.lost().into_iter().for_each(|gap| self.lose(gap));
     }
 
     /// Ends the session: everything that was accepted is durable. An element that was begun and not ended is given up,

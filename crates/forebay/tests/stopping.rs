@@ -224,3 +224,22 @@ fn a_recording_that_is_stopped_before_its_packets_come_makes_no_ring() {
     place.ok_fed(&create, &packets);
     assert_eq!(place.count("/r", "port=53"), 5);
 }
+
+#[test]
+fn what_was_taken_out_of_a_pipe_and_found_no_room_before_the_stop_is_a_gap() {
+    let place = Place::formatted("256MiB");
+    all_is_held(&place, "/r");
+    let mut recording = place.start(&["record", "/r", "--stdin", "raw:30000", "--json"]);
+    let mut input = recording.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || while std::io::Write::write_all(&mut input, &[7; 30_000]).is_ok() {});
+    let mut lines = BufReader::new(recording.stdout.take().unwrap()).lines();
+    let full = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["full"] == true;
+    while !full(&lines.next().unwrap().unwrap()) {}
+    signal(&recording, "INT");
+    let last = lines.map(Result::unwrap).last().unwrap();
+    recording.wait().unwrap();
+    feeding.join().unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&last).unwrap();
+    // Beside the one since the session before.
+    assert_eq!(summary["losses"]["restart"]["gaps"], 2, "{last}");
+}

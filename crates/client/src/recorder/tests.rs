@@ -119,6 +119,21 @@ fn who_would_rather_wait_waits_for_room_and_can_be_called_off() {
 }
 
 #[test]
+fn what_is_missing_since_a_wait_was_called_off_is_told_as_soon_as_there_is_room() {
+    let fake = Fake::new(spec(Overflow::Block), 2);
+    fake.state().slow = true;
+    let mut recorder = open(&fake);
+    recorder.stopper().stop();
+    let refused = (0..).find(|n| recorder.element(time(*n), &[&[*n as u8; 1000]], &[]).is_err());
+    assert_eq!(refused, Some(14));
+    recorder.gap(Gap { cause: Cause::Restart, count: None, first: time(14), last: time(14) }).expect("noted");
+    fake.state().catches_up = true;
+    recorder.close().expect("durable");
+    let kept = fake.kept();
+    assert_eq!((kept.len(), kept.last()), (15, Some(&gap(Cause::Restart, None, 14, 14))));
+}
+
+#[test]
 fn a_clock_that_is_set_back_is_told_once() {
     let fake = Fake::new(spec(Overflow::Block), 4);
     let mut recorder = open(&fake);

@@ -161,19 +161,24 @@ fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Rec
         stop: stop.clone(),
         until: args.seconds.map(|seconds| began + seconds),
         left: args.count.unwrap_or(u64::MAX),
-        open: false,
+        open: None,
+        refused: None,
         report: Report::begin(context.json, cluster, &ring, began)?,
     };
     let ended = source.run(&mut feed).map(drop);
     let time = clock::now().since(began);
     over.set();
     let stopped = stopper.is_stopped();
-    let Feed { mut recorder, open, report, .. } = feed;
+    let Feed { mut recorder, open, refused, report, .. } = feed;
     let mut kept = Ok(());
-    if open {
+    if open.is_some() {
         // An element that was cut off is none: a gap says that it is missing.
         let was_stopped = ended.as_ref().map_or_else(|error| stopped && error.kind == Kind::Busy, |()| true);
         kept = recorder.abandon(if was_stopped { Cause::Restart } else { Cause::Rejected });
+    }
+    if let Some(time) = refused.filter(|_| stopped && kept.is_ok()) {
+        // It was taken out of the source, and nobody knows what came with it.
+        kept = recorder.gap(Gap { cause: Cause::Restart, count: None, first: time, last: time });
     }
     let kept = kept.and_then(|()| recorder.flush());
     let progress = recorder.progress();
@@ -237,9 +242,21 @@ struct Feed {
     until: Option<Moment>,
     /// Elements still wanted.
     left: u64,
-    /// Whether an element is under way in pieces.
-    open: bool,
+    /// When the element was captured that is under way in pieces.
+    open: Option<Timestamp>,
+    /// When the element was captured that found no room before the stop.
+    refused: Option<Timestamp>,
     report: Report,
+}
+
+impl Feed {
+    /// Takes note of what finds no room any more.
+    fn taken(&mut self, time: Timestamp, result: Result<()>) -> Result<()> {
+        if result.as_ref().is_err_and(|error| error.kind == Kind::Busy) {
+            self.refused = Some(time);
+        }
+        result
+    }
 }
 
 impl Sink for Feed {
@@ -249,7 +266,8 @@ impl Sink for Feed {
             return Ok(());
         }
         self.left -= 1;
-        self.recorder.element(time, parts, caller_keys)
+        let taken = self.recorder.element(time, parts, caller_keys);
+        self.taken(time, taken)
     }
 
     fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
@@ -257,26 +275,27 @@ impl Sink for Feed {
             return Ok(());
         }
         self.left -= 1;
-        self.recorder.element_cut(time, parts, caller_keys, cut)
+        let taken = self.recorder.element_cut(time, parts, caller_keys, cut);
+        self.taken(time, taken)
     }
 
     fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()> {
         if self.left > 0 {
-            self.recorder.begin(time, caller_keys)?;
-            self.open = true;
+            let begun = self.recorder.begin(time, caller_keys);
+            self.taken(time, begun)?;
+            self.open = Some(time);
         }
         Ok(())
     }
 
     fn part(&mut self, bytes: &[u8]) -> Result<()> {
-        if !self.open {
-            return Ok(());
-        }
-        self.recorder.part(bytes).inspect_err(|_| self.open = false)
+        let Some(time) = self.open else { return Ok(()) };
+        let taken = self.recorder.part(bytes).inspect_err(|_| self.open = None);
+        self.taken(time, taken)
     }
 
     fn end(&mut self) -> Result<()> {
-        if !std::mem::take(&mut self.open) {
+        if self.open.take().is_none() {
             return Ok(());
         }
         self.left -= 1;
