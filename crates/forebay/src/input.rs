@@ -158,6 +158,11 @@ impl InputArgs {
         }
     }
 
+    /// Whether it comes from a network by itself, as it likes.
+    pub fn is_live(&self) -> bool {
+        self.source.interface.is_some() || self.source.udp.is_some()
+    }
+
     /// The size of all elements, where all have one.
     pub fn element_size(&self) -> Option<Bytes> {
         match (&self.source.stdin, &self.source.generate, self.frame) {

@@ -7,7 +7,8 @@ mod common;
 
 use common::served::Served;
 use common::{Place, signal};
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
 use std::process::Stdio;
 
 fn text(bytes: Vec<u8>) -> String {
@@ -274,5 +275,35 @@ fn rings_on_other_targets_are_pinned_along_with_a_ring_and_let_go_of_with_it() {
     one.kill();
     served.failure(&place, &["ring", "relate", "/broad", "/a", "--wait", "1s"]);
     drop(two);
+    served.stop();
+}
+
+#[test]
+fn a_datagram_too_large_for_a_ring_with_parity_is_a_gap_and_ends_no_recording() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let _others = ["one", "two"].map(|dir| served.join(&place, dir));
+    let create = ["ring", "create", "/small", "--capacity", "64MiB", "--targets", "2", "--parity", "--block", "16KiB"];
+    served.ok(&place, &create);
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let record = ["record", "/small", "--udp", &address, "--count", "3", "--json"];
+    let mut record = served.command(&place, &record).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // Once it says how it goes, it listens.
+    let mut lines = BufReader::new(record.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for length in [100, 40_000, 1000, 60_000, 10] {
+        sender.send_to(&vec![7; length], &address).unwrap();
+    }
+    let last = lines.map(Result::unwrap).last().unwrap();
+    let output = record.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(output.stderr));
+    let summary: serde_json::Value = serde_json::from_str(&last).unwrap();
+    let rejected = &summary["losses"]["rejected"]["elements"];
+    assert_eq!((&summary["elements"], rejected), (&3.into(), &2.into()), "{last}");
+    assert_eq!(served.ok(&place, &["query", "/small", "--raw"]).len(), 1110);
+    assert!(text(served.ok(&place, &["gaps", "/small", "--json"])).contains("rejected"));
     served.stop();
 }

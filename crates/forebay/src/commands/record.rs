@@ -157,6 +157,7 @@ fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Rec
         end_waiting(seconds, over.clone(), stopper.clone())?;
     }
     let mut feed = Feed {
+        is_live: args.input.is_live(),
         recorder,
         stop: stop.clone(),
         until: args.seconds.map(|seconds| began + seconds),
@@ -238,6 +239,8 @@ fn check_content(ring: &RingStatus, content: Content, link: Option<LinkType>) ->
 /// Feeds a recorder.
 struct Feed {
     recorder: Recorder,
+    /// Whether what it feeds comes by itself, and cannot be read again.
+    is_live: bool,
     stop: Stop,
     until: Option<Moment>,
     /// Elements still wanted.
@@ -257,6 +260,19 @@ impl Feed {
         }
         result
     }
+
+    /// The same of a whole element; one that is too large is no end of what comes by itself.
+    fn taken_whole(&mut self, time: Timestamp, parts: &[&[u8]], result: Result<()>) -> Result<()> {
+        if self.is_live && result.as_ref().is_err_and(|error| error.kind == Kind::Usage) {
+            let length: usize = parts.iter().map(|part| part.len()).sum();
+            if length as u64 > self.recorder.largest_element().0 {
+                // The recorder has a gap for it; it is none of those that are wanted.
+                self.left += 1;
+                return Ok(());
+            }
+        }
+        self.taken(time, result)
+    }
 }
 
 impl Sink for Feed {
@@ -267,7 +283,7 @@ impl Sink for Feed {
         }
         self.left -= 1;
         let taken = self.recorder.element(time, parts, caller_keys);
-        self.taken(time, taken)
+        self.taken_whole(time, parts, taken)
     }
 
     fn element_cut(&mut self, time: Timestamp, parts: &[&[u8]], caller_keys: &[u8], cut: u32) -> Result<()> {
@@ -276,7 +292,7 @@ impl Sink for Feed {
         }
         self.left -= 1;
         let taken = self.recorder.element_cut(time, parts, caller_keys, cut);
-        self.taken(time, taken)
+        self.taken_whole(time, parts, taken)
     }
 
     fn begin(&mut self, time: Timestamp, caller_keys: &[u8]) -> Result<()> {
