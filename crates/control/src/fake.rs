@@ -29,7 +29,7 @@ pub(crate) enum Asked {
     Question(Question),
 }
 
-type Answers = dyn Fn(&Who, Asked) -> HandlerFuture<Reply> + Send + Sync;
+pub(crate) type Answers = dyn Fn(&Who, Asked) -> HandlerFuture<Reply> + Send + Sync;
 
 /// Keys with their secrets and users; shared with the test, which may take some back.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::convert::Message as _;
-use crate::fake::{Asked, Fake, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at};
+use crate::fake::{Answers, Asked, Fake, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at};
 use crate::handler::HandlerFuture;
 use crate::proto::access_client::AccessClient;
 use crate::proto::control_client::ControlClient;
@@ -525,7 +525,7 @@ fn one_user_does_not_take_all_the_room_of_requests_nor_of_reports() {
     let (began, mut begun) = unbounded_channel();
     let keys = Keys::new();
     keys.issue(80, [8; 32], 8);
-    let answers: Box<dyn Fn(&Who, Asked) -> HandlerFuture<Reply> + Send + Sync> = Box::new({
+    let answers: Box<Answers> = Box::new({
         let began = began.clone();
         move |_, _| {
             began.send(()).expect("the test goes on");
