@@ -30,6 +30,15 @@ const LOOKS: u32 = 8;
 /// A record: its id and its bytes.
 pub type Record = (RecordId, Vec<u8>);
 
+/// Which heaps there are.
+#[derive(Debug, Clone, Default)]
+pub struct HeapList {
+    /// Those that can be used.
+    pub heaps: Vec<HeapName>,
+    /// The names of those that are lost with their targets, or whose targets cannot be asked, and why.
+    pub lost: Vec<(String, Error)>,
+}
+
 /// The heaps of a cluster. Cheap to clone; shared by all threads.
 #[derive(Clone)]
 pub struct Heaps {
@@ -66,9 +75,12 @@ impl Heaps {
     }
 
     /// Which there are.
-    pub fn list(&self) -> Result<Vec<HeapName>> {
+    pub fn list(&self) -> Result<HeapList> {
+        if let Some(list) = self.peer.list_heaps()? {
+            return Ok(list);
+        }
         match self.peer.call(Request::Heaps)? {
-            Reply::Heaps(heaps) => Ok(heaps),
+            Reply::Heaps(heaps) => Ok(HeapList { heaps, lost: Vec::new() }),
             other => Err(unexpected(&other)),
         }
     }

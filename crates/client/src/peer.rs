@@ -1,6 +1,7 @@
 //! What a cluster is reached by. The rest of the crate knows nothing of processes and connections.
 
 use crate::cluster::unexpected;
+use crate::heaps::HeapList;
 use crate::rings::{KnownRing, RingList};
 use crate::stopper::Stopper;
 use crate::targets::OfTargets;
@@ -33,6 +34,11 @@ pub trait Peer: Send + Sync {
 
     /// All rings with their parts, where rings have such: not in a directory, which says all of them in one answer.
     fn list_rings(&self) -> Result<Option<RingList>> {
+        Ok(None)
+    }
+
+    /// All heaps, where some may be lost: not in a directory, which has all of them.
+    fn list_heaps(&self) -> Result<Option<HeapList>> {
         Ok(None)
     }
 

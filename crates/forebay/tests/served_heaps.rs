@@ -125,7 +125,7 @@ fn two_transactions_of_one_program_do_not_mix_and_one_that_is_dropped_is_undone(
     let files = served.files(&served.key);
     let heaps = files.cluster(Duration::from_secs(60)).heaps();
     heaps.create("/h", HeapSettings::default()).unwrap();
-    assert_eq!(heaps.list().unwrap().len(), 1);
+    assert_eq!(heaps.list().unwrap().heaps.len(), 1);
     let (mut one, mut other) = (heaps.open("/h").unwrap(), heaps.open("/h").unwrap());
     // One that goes in parts, and many in one request.
     let large = vec![7; 10 << 20];

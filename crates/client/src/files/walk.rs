@@ -2,7 +2,6 @@
 //!
 //! Of directories, one within the other, a page each is held at a time; so what is held of the tree does not grow with its files.
 
-use super::Files;
 use crate::control::{Control, strange};
 use forebay_model::{Error, Kind, Result};
 use forebay_wire::control::names::{FileKind, List, Listed, Place};
@@ -29,14 +28,8 @@ struct Level {
     after: Option<String>,
 }
 
-impl Files {
-    /// Begins at the root.
-    pub(crate) fn walk(&self) -> Walk {
-        Walk::new(self.control.clone())
-    }
-}
-
 impl Walk {
+    /// Begins at the root.
     pub(crate) fn new(control: Rc<dyn Control>) -> Walk {
         Walk { control, levels: vec![Level::of("/".to_string())], unread: Vec::new() }
     }

@@ -10,7 +10,9 @@ mod transaction;
 pub(crate) use lanes::Lanes;
 pub use transaction::Transaction;
 
+use super::HeapList;
 use crate::control::{Control, done, strange};
+use crate::files::walk::Walk;
 use crate::nodes::{Nodes, Request};
 use crate::way::Way;
 use forebay_model::heap::HeapSettings;
@@ -19,8 +21,9 @@ use forebay_wire::command::Reply;
 use forebay_wire::control::files::{CreateHeap, Grant, MOST_REFUSALS, OpenHeap};
 use forebay_wire::control::names::{FileId, FileKind, Place, RemoveFile, Stat};
 use forebay_wire::control::{self, Change, Question};
-use forebay_wire::heap::HeapInfo;
 use forebay_wire::heap::network::{NetworkAsk, NetworkRequest, name_of};
+use forebay_wire::heap::{HeapInfo, HeapName};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The mode of heaps that are made.
@@ -95,6 +98,38 @@ impl NetworkHeaps {
     /// What a heap says of itself.
     pub async fn info(&self, path: &str) -> Result<HeapInfo> {
         ask(&self.open(path, false).await?, NetworkAsk::Info).await
+    }
+
+    /// All heaps that this user may find and use; those that are lost, or whose target cannot be asked, apart. Such a target is
+    /// asked once.
+    pub async fn list(&self) -> Result<HeapList> {
+        let (mut list, mut away) = (HeapList::default(), BTreeMap::new());
+        let mut walk = Walk::new(self.control.clone());
+        while let Some((name, entry)) = walk.next().await? {
+            if entry.kind != FileKind::Heap {
+                continue;
+            }
+            match self.info_unless(&name, &mut away).await {
+                Ok(info) => list.heaps.push(HeapName { name, target: info.target, space: info.space }),
+                // It is somebody else's, or was removed meanwhile.
+                Err(error) if matches!(error.kind, Kind::Forbidden | Kind::Missing) => {}
+                Err(error) => list.lost.push((name, error)),
+            }
+        }
+        Ok(list)
+    }
+
+    /// What a heap says of itself, unless its target is one of those that are away.
+    async fn info_unless(&self, path: &str, away: &mut BTreeMap<TargetId, Error>) -> Result<HeapInfo> {
+        let way = self.open(path, false).await?;
+        if let Some(error) = away.get(&way.target()) {
+            return Err(error.clone());
+        }
+        ask(&way, NetworkAsk::Info).await.inspect_err(|error| {
+            if error.kind == Kind::Disconnected {
+                away.insert(way.target(), error.clone());
+            }
+        })
     }
 
     /// The target on which a heap lies that this user may use.

@@ -5,6 +5,7 @@
 use super::{KnownRing, RING_MODE, Ring, RingList, RingWriter, Rings};
 use crate::cluster::Cluster;
 use crate::files::blocking::{FilesClient, Way};
+use crate::heaps::HeapList;
 use crate::heaps::network::blocking::{self as heaps, NetworkLink};
 use crate::peer::{AnswerLink, HeapLink, ObjectLink, Part, Peer, WriterLink};
 use crate::targets::OfTargets;
@@ -158,6 +159,10 @@ impl Peer for Network {
         let mut list = self.run(|rings| async move { rings.list().await })?;
         list.rings = list.rings.into_iter().map(|ring| self.named_ring(ring)).collect();
         Ok(Some(list))
+    }
+
+    fn list_heaps(&self) -> Result<Option<HeapList>> {
+        heaps::list(&self.way).map(Some)
     }
 
     fn survey_ring(&self, ring: &str) -> Result<Option<KnownRing>> {

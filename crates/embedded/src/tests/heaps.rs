@@ -66,7 +66,7 @@ fn records_are_put_got_and_freed_alike_by_the_owner_and_by_its_guest() {
         assert_eq!(heap.commit(NewRoot::None), Ok(commit + 2));
         assert_eq!(other.root(None), Ok((commit + 2, None)));
     }
-    let mut names: Vec<String> = guest.heaps().list().expect("heaps").into_iter().map(|heap| heap.name).collect();
+    let mut names: Vec<String> = guest.heaps().list().expect("heaps").heaps.into_iter().map(|heap| heap.name).collect();
     names.sort();
     assert_eq!(names, ["/guest", "/own"]);
     for cluster in [guest, owner] {

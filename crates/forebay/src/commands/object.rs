@@ -257,7 +257,7 @@ fn others(cluster: &Cluster, prefix: &str) -> Result<Vec<Row>> {
 }
 
 fn heaps(cluster: &Cluster, prefix: &str) -> Result<Vec<HeapName>> {
-    let mut heaps = cluster.heaps().list()?;
+    let mut heaps = cluster.heaps().list()?.heaps;
     heaps.retain(|heap| forebay_client::objects::is_under(&heap.name, prefix));
     Ok(heaps)
 }

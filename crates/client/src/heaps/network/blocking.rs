@@ -1,17 +1,16 @@
 //! Heaps on the network for threads that block: what they ask is done by the loop that does what is asked of files
 //! ([`crate::files::blocking`]), in a task for each transaction.
 
-use super::{HEAP_MODE, NetworkHeaps};
+use super::HEAP_MODE;
 use crate::files::blocking::Way;
-use crate::files::walk::Walk;
+use crate::heaps::HeapList;
 use crate::peer::HeapLink;
 use bytes::Bytes as Slice;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
-use forebay_model::{Error, Kind, Result, TargetId};
+use forebay_model::{Error, Result, TargetId};
 use forebay_wire::command::{Reply, Request};
-use forebay_wire::control::names::FileKind;
-use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapName, HeapRequest};
+use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapRequest};
 use std::sync::Arc;
 
 /// What is asked of heaps as a whole; `None` of all else.
@@ -28,36 +27,21 @@ pub(crate) fn ask(way: &Way, request: Request) -> Option<Result<Reply>> {
             let info = here.files().heaps().info(&heap).await?;
             Ok(Reply::Heap(Box::new(info)))
         }),
-        Request::Heaps => way.run(|here| async move {
-            let files = here.files();
-            list(&files.heaps(), files.walk()).await.map(Reply::Heaps)
-        }),
+        Request::Heaps => list(way).map(|list| Reply::Heaps(list.heaps)),
         _ => return None,
     };
     Some(asked)
+}
+
+/// All heaps that the user may find and use.
+pub(crate) fn list(way: &Way) -> Result<HeapList> {
+    way.run(|here| async move { here.files().heaps().list().await })
 }
 
 /// The target on which a heap lies.
 pub(crate) fn target(way: &Way, heap: &str) -> Result<TargetId> {
     let heap = heap.to_string();
     way.run(move |here| async move { here.files().heaps().target(&heap).await })
-}
-
-/// All heaps that the user may find and use.
-async fn list(heaps: &NetworkHeaps, mut walk: Walk) -> Result<Vec<HeapName>> {
-    let mut found = Vec::new();
-    while let Some((name, entry)) = walk.next().await? {
-        if entry.kind != FileKind::Heap {
-            continue;
-        }
-        match heaps.info(&name).await {
-            Ok(info) => found.push(HeapName { name, target: info.target, space: info.space }),
-            // It is somebody else's, or was removed meanwhile.
-            Err(error) if matches!(error.kind, Kind::Forbidden | Kind::Missing) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(found)
 }
 
 /// What the task of a transaction is to do.

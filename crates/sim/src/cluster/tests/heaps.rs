@@ -347,3 +347,32 @@ fn a_heap_whose_node_is_away_is_said_to_be_and_what_was_put_there_is_undone() {
     let found = world.run(async move { got(&mut heaps.begin("/heap"), &[lost]).await });
     assert_eq!(found, Some(vec![None]), "it was not committed");
 }
+
+#[test]
+fn where_a_target_is_away_the_heaps_on_others_are_listed_and_it_is_said_which_are_not() {
+    let world = Rc::new(World::new(9));
+    let cluster = Cluster::new(world.clone(), super::spec(3));
+    let heaps = cluster.client_machine("client").files.heaps();
+    let making = heaps.clone();
+    let targets = world.run(async move {
+        let mut targets = BTreeMap::new();
+        for name in ["/heap", "/b", "/c", "/d", "/e", "/f"] {
+            let made = making.create(name, HEAP_MODE, HeapSettings::default()).await.expect("there is room");
+            targets.insert(name.to_string(), made.target);
+        }
+        let list = making.list().await.expect("all are there");
+        assert_eq!((list.heaps.len(), list.lost.len()), (targets.len(), 0));
+        targets
+    });
+    let node = cluster
+        .nodes
+        .iter()
+        .position(|node| node.process.borrow().as_ref().expect("it is up").target.id() == targets["/heap"]);
+    cluster.kill_node(node.expect("one has it"));
+    let list = world.run(async move { heaps.list().await.expect("the manager has them") });
+    let is_away = |name: &String| targets[name] == targets["/heap"];
+    let names: Vec<String> = list.heaps.iter().map(|heap| heap.name.clone()).collect();
+    assert!(!names.is_empty() && names.iter().all(|name| !is_away(name)), "{names:?}");
+    assert!(list.lost.iter().all(|(name, error)| is_away(name) && error.kind == Kind::Disconnected), "{:?}", list.lost);
+    assert_eq!(names.len() + list.lost.len(), targets.len());
+}
