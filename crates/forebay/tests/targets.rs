@@ -154,3 +154,17 @@ fn targets_are_listed_drained_failed_and_returned_while_files_are_there() {
     e.stop();
     manager.stop();
 }
+
+#[test]
+fn what_is_promised_is_not_said_of_each_device_of_a_directory() {
+    let place = Place::new();
+    let served = Served::with(&place, &["--size", "256MiB"]);
+    let dir = place.path("cluster").display().to_string();
+    served.ok(&place, &["target", "add", "cluster/target.1", "--size", "256MiB", "--cluster", &dir]);
+    served.stop();
+    place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--guarantee", "1MB/s"]);
+    let said = place.ok(&["status"]);
+    let devices: Vec<&str> = said.lines().filter(|line| line.contains(" free;")).collect();
+    assert!(devices.len() == 2 && devices.iter().all(|line| !line.contains("1.0 MB/s promised")), "{said}");
+    assert_eq!(said.matches("1.0 MB/s promised to all rings together").count(), 1, "{said}");
+}

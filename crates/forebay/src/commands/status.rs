@@ -104,20 +104,20 @@ impl Look {
             lines.extend(rings::table(&self.rings, Some(rates)));
         }
         lines.push(String::new());
-        let promised: u64 = self.rings.iter().map(|ring| ring.spec.guarantee.0).sum();
+        let promised = Rate(self.rings.iter().map(|ring| ring.spec.guarantee.0).sum());
+        // A ring does not say on which device it is.
+        let of_one = if self.info.targets.len() == 1 { format!(" {promised} promised,") } else { String::new() };
+        if self.info.targets.len() > 1 {
+            lines.push(format!("{promised} promised to all rings together"));
+        }
         for (target, headroom) in self.info.targets.iter().zip(&self.headroom) {
             let more = match headroom {
                 Some(rate) if rate.0 > 0 => format!("{rate} more could be promised"),
                 _ => "no more can be promised".to_string(),
             };
             lines.push(format!(
-                "{}: {} of {} free; {} promised, {more}; {} read for queries, {} reads waited",
-                target.device,
-                target.free,
-                target.size,
-                Rate(promised),
-                target.activity.read,
-                target.activity.throttled
+                "{}: {} of {} free;{of_one} {more}; {} read for queries, {} reads waited",
+                target.device, target.free, target.size, target.activity.read, target.activity.throttled
             ));
         }
         let health = rings::health(&self.rings, &self.info);
