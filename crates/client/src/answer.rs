@@ -11,7 +11,7 @@ use crate::peer::{AnswerLink, Part, Peer};
 use crate::stopper::Stopper;
 use cursor::Cursor;
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Gap, Kind, Result, Timestamp};
+use forebay_model::{Bytes, Error, Gap, Kind, Result, Timestamp};
 use forebay_wire::command::QueryRequest;
 use std::sync::Arc;
 
@@ -19,6 +19,9 @@ pub(crate) use cursor::{conjunction, later};
 
 /// Breaks in a row, without an item between them, after which an answer gives up.
 const MOST_BREAKS: u32 = 8;
+
+/// The most of an element in pieces that is joined in memory.
+pub const MOST_JOINED: Bytes = Bytes::gib(1);
 
 /// The answer to a query.
 pub struct Answer {
@@ -131,7 +134,7 @@ impl Answer {
     }
 
     /// Hands everything to `visit`, in order, large elements whole, until it says false or fails; the summary of what
-    /// was returned.
+    /// was returned. An element of more than [`MOST_JOINED`] is an error: [`Answer::next_batch`] gives the pieces of it.
     pub fn for_each(&mut self, mut visit: impl FnMut(Event<'_>) -> Result<bool>) -> Result<QuerySummary> {
         while let Some(batch) = self.next_batch()? {
             if !visit_batch(&batch, &mut self.joined, &mut visit)? {
@@ -150,8 +153,17 @@ impl Answer {
 }
 
 /// Hands the items of a batch to `visit`; `joined` keeps the pieces of an element that goes on in the next batch.
-/// False as soon as `visit` says so.
+/// False as soon as `visit` says so. An element of more than [`MOST_JOINED`] is an error.
 pub fn visit_batch(
+    batch: &Batch,
+    joined: &mut Vec<u8>,
+    visit: &mut impl FnMut(Event<'_>) -> Result<bool>,
+) -> Result<bool> {
+    visit_within(MOST_JOINED, batch, joined, visit)
+}
+
+fn visit_within(
+    most: Bytes,
     batch: &Batch,
     joined: &mut Vec<u8>,
     visit: &mut impl FnMut(Event<'_>) -> Result<bool>,
@@ -170,11 +182,11 @@ pub fn visit_batch(
                 match (first, last) {
                     (true, true) => Event::Element { sequence, time, payload, caller: keys, cut },
                     (_, false) => {
-                        joined.extend_from_slice(payload);
+                        join(joined, payload, most, sequence)?;
                         continue;
                     }
                     (false, true) => {
-                        joined.extend_from_slice(payload);
+                        join(joined, payload, most, sequence)?;
                         if !visit(Event::Element { sequence, time, payload: joined, caller: keys, cut })? {
                             return Ok(false);
                         }
@@ -196,4 +208,16 @@ pub fn visit_batch(
         }
     }
     Ok(true)
+}
+
+fn join(joined: &mut Vec<u8>, piece: &[u8], most: Bytes, sequence: u64) -> Result<()> {
+    let length = Bytes((joined.len() + piece.len()) as u64);
+    if length > most || joined.try_reserve(piece.len()).is_err() {
+        return Err(Error::usage(format!(
+            "element {sequence} has {length} or more, and is not held in memory as a whole (at most {most} are, if there is so much); \
+             read it in pieces, or leave it out"
+        )));
+    }
+    joined.extend_from_slice(piece);
+    Ok(())
 }

@@ -1,4 +1,4 @@
-use super::{Answer, Event};
+use super::{Answer, Event, visit_within};
 use crate::fake::{Chance, Fake, seed};
 use forebay_model::ring::{Batch, Item, RingSpec};
 use forebay_model::{Bytes, Cause, Gap, Kind, Result, Timestamp};
@@ -139,4 +139,28 @@ fn an_answer_that_never_comes_is_given_up() {
     assert_eq!(collect(&mut answer).expect_err("nobody answers").kind, Kind::Disconnected);
     assert_eq!(fake.state().queries.len(), 9);
     assert_eq!(answer.next_batch(), Ok(None), "an answer ends once");
+}
+
+#[test]
+fn an_element_that_is_too_large_to_be_joined_is_named_with_the_numbers_and_smaller_ones_are_whole() {
+    let mut batch = Batch::default();
+    for (sequence, pieces) in [(1, &[4, 6][..]), (2, &[50]), (3, &[5, 5, 1])] {
+        for (n, length) in pieces.iter().enumerate() {
+            let bytes = vec![7; *length];
+            batch.items.push(piece_of(sequence, 0, &bytes, n == 0, n + 1 == pieces.len()));
+            batch.payload.extend_from_slice(&bytes);
+            batch.payload.extend_from_slice(b"k1");
+        }
+    }
+    let (mut joined, mut got) = (Vec::new(), Vec::new());
+    let mut visit = |event: Event<'_>| {
+        if let Event::Element { sequence, payload, .. } = event {
+            got.push((sequence, payload.len()));
+        }
+        Ok(true)
+    };
+    let error = visit_within(Bytes(10), &batch, &mut joined, &mut visit).expect_err("too large");
+    assert_eq!(got, [(1, 10), (2, 50)], "what comes in one piece is not joined");
+    assert!(error.message.contains("element 3 has 11 B") && error.message.contains("10 B"), "{error}");
+    assert!(joined.len() <= 10);
 }

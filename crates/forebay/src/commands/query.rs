@@ -2,10 +2,12 @@
 
 use crate::context::{Context, when_stopped};
 use crate::show::element::{Elements, Form};
+use crate::show::raw::Raw;
 use crate::show::{human, json, say};
 use clap::Args;
 use forebay_client::{Answer, Cluster, Event, QueryOptions};
 use forebay_env::real::signal::Stop;
+use forebay_model::ring::Item;
 use forebay_model::{Error, Result};
 use serde_json::json;
 
@@ -98,12 +100,15 @@ pub fn tail(context: &mut Context, args: &TailArgs) -> Result<()> {
 fn count(context: &mut Context, ring: &str, mut answer: Answer) -> Result<()> {
     let stop = stop(&answer)?;
     let mut missing = 0;
-    let summary = answer.for_each(|event| {
-        if let Event::Gap(gap) = event {
-            missing += gap.count.unwrap_or(0);
+    // No element is needed as a whole for that.
+    while let Some(batch) = answer.next_batch()? {
+        for item in &batch.items {
+            if let Item::Gap(gap) = item {
+                missing = u64::saturating_add(missing, gap.count.unwrap_or(0));
+            }
         }
-        Ok(true)
-    })?;
+    }
+    let summary = answer.summary().copied().unwrap_or_default();
     if context.json {
         let mut value = json::query_summary(&summary);
         value["missing"] = json!(missing);
@@ -141,11 +146,15 @@ fn show(
     let mut elements = Elements::new(&cluster.ring(ring)?.spec, form)?;
     let stop = stop(&answer)?;
     let out = &mut context.out;
-    let mut joined = Vec::new();
+    let (mut joined, mut raw) = (Vec::new(), Raw::default());
     // Batch by batch, so that what was found is seen when it was found.
     while let Some(batch) = answer.next_batch()? {
-        let mut write = |event: Event<'_>| elements.write(&event, out).map(|()| true);
-        forebay_client::answer::visit_batch(&batch, &mut joined, &mut write)?;
+        if form == Form::Raw {
+            raw.write(&batch, out)?;
+        } else {
+            let mut write = |event: Event<'_>| elements.write(&event, out).map(|()| true);
+            forebay_client::answer::visit_batch(&batch, &mut joined, &mut write)?;
+        }
         if !with_summary {
             out.flush()?;
         }

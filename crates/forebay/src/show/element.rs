@@ -16,7 +16,7 @@ pub enum Form {
     Lines,
     /// The same with the bytes in hexadecimal.
     Hex,
-    /// The bytes alone, as they are.
+    /// The bytes alone, as they are: not for [`Elements`].
     Raw,
     /// A JSON value each.
     Json,
@@ -44,8 +44,6 @@ impl Elements {
     pub fn write(&mut self, event: &Event<'_>, out: &mut Out) -> Result<()> {
         let with_json = matches!(self.form, Form::Json | Form::JsonHex);
         match *event {
-            Event::Element { payload, .. } if self.form == Form::Raw => out.bytes(payload),
-            _ if self.form == Form::Raw => Ok(()),
             Event::Element { sequence, time, payload, caller, cut } => {
                 self.keys.extract(payload, caller, &mut self.values);
                 if with_json {

@@ -9,6 +9,7 @@ pub mod live;
 pub mod network;
 pub mod out;
 pub mod parts;
+pub mod raw;
 pub mod rings;
 
 use forebay_env::real::file;
