@@ -349,7 +349,7 @@ impl Recorder {
         match &mut self.waiting[at] {
             Some(waiting) => {
                 waiting.merge(gap);
-                self.losses.elements[at] += gap.count.unwrap_or(0);
+                self.losses.elements[at] = self.losses.elements[at].saturating_add(gap.count.unwrap_or(0));
             }
             empty => {
                 *empty = Some(gap);

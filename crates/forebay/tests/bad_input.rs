@@ -320,3 +320,31 @@ fn a_target_without_superblocks_and_checkpoints_is_rebuilt_from_its_segments_whe
     place.ok(&["record", "/recovered/2", "--generate", "max,3MiB", "--count", "2"]);
     assert_eq!(place.count("/recovered/2", "seq>=3"), 2);
 }
+
+#[test]
+fn a_capture_that_tells_of_more_losses_than_can_be_counted_is_recorded_and_read() {
+    let place = Place::formatted("256MiB");
+    let block = |kind: u32, body: &[u8]| {
+        let length = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    };
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+    let mut capture = block(0x0a0d_0d0a, &words(&[0x1a2b_3c4d, 1, u32::MAX, u32::MAX]));
+    capture.extend(block(1, &words(&[1, 65535])));
+    // A packet of four bytes, before which as many were dropped as are believed; more of them than a number has room for.
+    let packet = block(6, &words(&[0, 0x0006_0000, 0, 4, 4, 7, 4 | 8 << 16, 0, 1 << 16, 0]));
+    (0..65_600).for_each(|_| capture.extend_from_slice(&packet));
+    std::fs::write(place.path("lost.pcapng"), &capture).unwrap();
+    let create = ["--create", "--capacity", "32MiB", "--json"];
+    let said = place.ok(&[&["record", "/r", "--pcap", "lost.pcapng"], &create[..]].concat());
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&value(&said)["elements"], &value(&said)["lost_elements"]),
+        (&65_600.into(), &u64::MAX.into()),
+        "{said}"
+    );
+    let counted = place.ok(&["query", "/r", "--count", "--json"]);
+    assert_eq!(value(&counted)["missing"], u64::MAX, "{counted}");
+    place.ok(&["export", "/r", "--to", "out.pcapng"]);
+    place.ok(&["ring", "show", "/r"]);
+}

@@ -87,10 +87,10 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Takes in a gap of the same cause that follows at once. Counts add up; an unknown count stays unknown.
+    /// Takes in a gap of the same cause that follows at once. Counts add up, as far as they can; an unknown count stays unknown.
     pub fn merge(&mut self, next: Gap) {
         debug_assert_eq!(self.cause, next.cause);
-        self.count = self.count.zip(next.count).map(|(a, b)| a + b);
+        self.count = self.count.zip(next.count).map(|(a, b)| a.saturating_add(b));
         self.first = self.first.min(next.first);
         self.last = self.last.max(next.last);
     }
@@ -104,3 +104,6 @@ impl fmt::Display for Gap {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

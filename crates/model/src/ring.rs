@@ -250,20 +250,21 @@ impl Losses {
     pub fn add(&mut self, cause: Cause, count: Option<u64>) {
         let at = cause.index();
         self.gaps[at] += 1;
-        self.elements[at] += count.unwrap_or(0);
+        // What is missing is told by whoever was there, and may be any number.
+        self.elements[at] = self.elements[at].saturating_add(count.unwrap_or(0));
     }
 
     /// Takes all of `other` into account.
     pub fn merge(&mut self, other: &Losses) {
         for at in 0..self.gaps.len() {
             self.gaps[at] += other.gaps[at];
-            self.elements[at] += other.elements[at];
+            self.elements[at] = self.elements[at].saturating_add(other.elements[at]);
         }
     }
 
     /// Elements lost, of all causes.
     pub fn total(&self) -> u64 {
-        self.elements.iter().sum()
+        self.elements.iter().fold(0, |sum, elements| sum.saturating_add(*elements))
     }
 }
 

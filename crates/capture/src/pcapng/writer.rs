@@ -115,7 +115,7 @@ impl<W: Write> Writer<W> {
         fixed[4..8].copy_from_slice(&((ticks >> 32) as u32).to_le_bytes());
         fixed[8..12].copy_from_slice(&(ticks as u32).to_le_bytes());
         self.tell_gaps();
-        let received = self.packets + self.dropped;
+        let received = self.packets.saturating_add(self.dropped);
         self.option(option::RECEIVED, &received.to_le_bytes());
         self.option(option::SYSTEM_DROPS, &self.dropped.to_le_bytes());
         self.block(block::STATISTICS, &fixed, &[])?;
