@@ -180,3 +180,36 @@ fn what_was_given_out_for_a_file_or_for_all_is_taken_back_by_who_may() {
     drop(files);
     served.stop();
 }
+
+#[test]
+fn half_a_key_is_removed_where_it_was_written_and_named_where_it_was_left() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let program = served.command(&place, &["keys", "issue", "half.key"]);
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"])
+        .arg(program.get_program())
+        .args(program.get_args());
+    limited.env("FOREBAY_CLUSTER", &served.cluster).env("FOREBAY_ACCESS_KEY", &served.key);
+    let output = limited.current_dir(place.path(".")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("the key was taken back"), "{said}");
+    assert!(!place.path("half.key").exists());
+    served.ok(&place, &["keys", "issue", "half.key"]);
+    let (key, cluster) = (served.key.clone(), place.cluster().display().to_string());
+    served.stop();
+    // As a crash may leave it.
+    let whole = std::fs::read(&key).unwrap();
+    std::fs::write(&key, &whole[..whole.len() / 2]).unwrap();
+    let serve = place.command(&["serve", &cluster, "--listen", "127.0.0.1:0"]);
+    let mut serving = std::process::Command::new("timeout");
+    serving.arg("20").arg(serve.get_program()).args(serve.get_args());
+    let output = serving.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("remove it and serve again"), "{said}");
+    std::fs::remove_file(&key).unwrap();
+    let served = Served::with(&place, &[]);
+    served.ok(&place, &["ls", "/"]);
+    served.stop();
+}

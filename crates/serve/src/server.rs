@@ -115,7 +115,12 @@ impl Server {
         let rack = Rack::over(owned, metadata, policy(options.raid, targets), settings, &listening)?;
         let (desk, by) = (rack.manager().desk()?, rack.manager().root());
         let key = dir.join(ROOT_KEY);
-        if !file::exists(&key) {
+        if file::exists(&key) {
+            // What a crash left of it lets nobody in.
+            key::read(&key).map_err(|error| {
+                Error::damaged(format!("{}; remove it and serve again, which makes another", error.message))
+            })?;
+        } else {
             let issued = match rack.manager().issued() {
                 Some(issued) => issued.clone(),
                 None => {

@@ -30,12 +30,6 @@ impl File {
         fs::File::create(path).map(File).map_err(|e| trouble("creating", path, &e))
     }
 
-    /// Creates for writing, unless something is there.
-    pub fn create_new(path: impl AsRef<Path>) -> Result<File> {
-        let path = path.as_ref();
-        fs::File::create_new(path).map(File).map_err(|e| trouble("creating", path, &e))
-    }
-
     /// Bytes in it now.
     pub fn size(&self) -> Result<Bytes> {
         self.0.metadata().map(|m| Bytes(m.len())).map_err(|e| io_error("looking at", "an open file", &e))
@@ -121,13 +115,17 @@ pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     })
 }
 
-/// Writes a file that only this user can read, and that was not there before.
+/// Writes a file that only this user can read, and that was not there before; nothing of it stays if that fails.
 pub fn create_secret(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     let path = path.as_ref();
     let mut options = fs::OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o600).open(path);
-    let written = made.and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()));
-    written.map_err(|e| trouble("creating", path, &e))
+    let mut file = made.map_err(|e| trouble("creating", path, &e))?;
+    file.write_all(content).and_then(|()| file.sync_all()).map_err(|e| {
+        // Half a secret is none, and would be in the way of the next; the error that matters is the one we have.
+        let _ = fs::remove_file(path);
+        trouble("creating", path, &e)
+    })
 }
 
 /// Gives a file another name in its directory, durably; what has that name is replaced.
