@@ -256,6 +256,8 @@ impl StreamSource {
                 Have::All => {}
                 Have::Idle if feed.idle()? => continue,
                 Have::Some | Have::Idle => return Ok(Progress::Ended),
+                // Nobody knows what of it is still to come.
+                Have::Ended if self.stopping => return Ok(Progress::Ended),
                 Have::Ended => break,
             }
             let available = self.input.available();

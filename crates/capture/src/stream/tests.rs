@@ -170,6 +170,26 @@ fn a_stop_records_what_was_taken_out_of_the_pipe() {
     }
 }
 
+/// An input whose every read takes longer than is between two ticks.
+struct Slow(Cursor<Vec<u8>>, Arc<ManualClock>);
+
+impl Read for Slow {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.1.advance(Duration::from_millis(30));
+        self.0.read(buffer)
+    }
+}
+
+#[test]
+fn a_long_line_of_which_the_rest_is_still_to_come_at_a_stop_is_none() {
+    let clock = ManualClock::new();
+    let input = Box::new(Slow(Cursor::new(vec![b'x'; 4 * WHOLE]), clock.clone()));
+    let (sink, summary) = record(input, Framing::Lines, &clock, |sink| sink.enough = 0);
+    let summary = summary.unwrap();
+    assert_eq!((summary.elements, summary.stopped, sink.elements().len()), (0, true, 0));
+    assert!(sink.open.is_some_and(|(_, bytes)| bytes.len() > WHOLE), "whoever records knows that it was begun");
+}
+
 #[test]
 fn the_sink_ticks_while_nothing_comes_and_while_elements_do() {
     let clock = ManualClock::new();
