@@ -17,6 +17,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct UdpSource {
     receiver: UdpReceiver,
     frame: Option<Bytes>,
+    each: Each,
     clock: Arc<dyn ClockDoor>,
     looked: Moment,
     /// When the last datagram came, or receiving began.
@@ -25,18 +26,50 @@ pub struct UdpSource {
     away: Option<Timestamp>,
 }
 
+/// How many elements each datagram so far was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Each {
+    /// None came yet.
+    Unknown,
+    /// Each of them so many.
+    Same(u64),
+    /// Not all of them as many.
+    Different,
+}
+
+impl Each {
+    fn saw(&mut self, elements: Option<u64>) {
+        *self = match (*self, elements) {
+            (Each::Unknown, Some(elements)) => Each::Same(elements),
+            (Each::Same(before), Some(elements)) if before == elements => Each::Same(before),
+            _ => Each::Different,
+        };
+    }
+
+    /// What is missing with so many datagrams.
+    fn of(self, datagrams: u32) -> Option<u64> {
+        match self {
+            Each::Same(elements) => Some(u64::from(datagrams).saturating_mul(elements)),
+            Each::Unknown | Each::Different => None,
+        }
+    }
+}
+
 impl UdpSource {
     /// Opens the port: what comes from now on is recorded by [`Source::run`].
     ///
     /// With a `frame`, datagrams are cut into elements of that size; what is left of one that does not hold whole
-    /// frames is recorded as rejected.
+    /// frames is recorded as rejected. How many frames the kernel dropped is then known only as long as all datagrams have
+    /// as many.
     pub fn open(options: &UdpOptions, frame: Option<Bytes>, clock: Arc<dyn ClockDoor>) -> Result<UdpSource> {
         if frame == Some(Bytes::ZERO) {
             return Err(Error::usage("frames of 0 bytes cannot be cut out of a datagram; ask for 1 or more"));
         }
         let receiver = UdpReceiver::open(options)?;
         let (looked, last) = (clock.now(), clock.wall());
-        Ok(UdpSource { receiver, frame, clock, looked, last, away: None })
+        // Without frames each is one, whatever comes.
+        let each = if frame.is_some() { Each::Unknown } else { Each::Same(1) };
+        Ok(UdpSource { receiver, frame, each, clock, looked, last, away: None })
     }
 
     /// The address and port that it receives at; of interest if port 0 was asked for.
@@ -72,7 +105,7 @@ impl UdpSource {
             }
             count += 1;
             if datagram.dropped > 0 {
-                feed.gap(lost(datagram.dropped, self.last, datagram.time))?;
+                feed.gap(lost(self.each.of(datagram.dropped), self.last, datagram.time))?;
             }
             self.last = datagram.time;
             let Some(size) = self.frame else {
@@ -81,6 +114,7 @@ impl UdpSource {
             };
             let frames = datagram.data.chunks_exact(size.0 as usize);
             let rest = frames.remainder();
+            self.each.saw(rest.is_empty().then_some(frames.len() as u64));
             for frame in frames {
                 feed.element(datagram.time, &[frame])?;
             }
@@ -116,7 +150,7 @@ impl UdpSource {
     fn drops(&mut self, feed: &mut Feed<'_>) -> Result<()> {
         match self.receiver.dropped_since()? {
             0 => Ok(()),
-            dropped => feed.gap(lost(dropped, self.last, self.clock.wall())),
+            dropped => feed.gap(lost(self.each.of(dropped), self.last, self.clock.wall())),
         }
     }
 
@@ -129,8 +163,8 @@ impl UdpSource {
     }
 }
 
-fn lost(dropped: u32, first: Timestamp, last: Timestamp) -> Gap {
-    Gap { cause: Cause::Kernel, count: Some(u64::from(dropped)), first: first.min(last), last }
+fn lost(count: Option<u64>, first: Timestamp, last: Timestamp) -> Gap {
+    Gap { cause: Cause::Kernel, count, first: first.min(last), last }
 }
 
 impl Source for UdpSource {

@@ -57,6 +57,27 @@ fn frames_are_cut_out_of_datagrams_and_what_is_left_is_rejected() {
 }
 
 #[test]
+fn of_frames_that_the_kernel_dropped_it_is_said_how_many_only_where_each_datagram_had_as_many() {
+    const SENT: u64 = 500;
+    for (first, frames) in [(1000, Some(2)), (500, None), (1001, None)] {
+        let clock = MachineClock::new();
+        let small = UdpOptions { buffer: Bytes::kib(64), ..at("127.0.0.1:0") };
+        let mut source = UdpSource::open(&small, Some(Bytes(500)), clock.clone()).unwrap();
+        let (socket, to) = (sender(), source.address());
+        send(&socket, to, &vec![1; first]);
+        (0..SENT).for_each(|_| send(&socket, to, &[1; 1000]));
+        let mut sink = Collector::new(clock);
+        sink.enough = 0;
+        source.run(&mut sink).unwrap();
+        let got = sink.elements().len() as u64;
+        assert!(got < SENT, "some were dropped");
+        let dropped: Vec<_> = sink.gaps().into_iter().filter(|gap| gap.cause == Cause::Kernel).collect();
+        let missing = frames.map(|frames| (SENT + 1) * frames - got);
+        assert_eq!((dropped.len(), dropped[0].count), (1, missing), "{first} bytes in the first");
+    }
+}
+
+#[test]
 fn what_the_kernel_dropped_is_a_gap_before_the_next_datagram_or_at_the_end() {
     let clock = MachineClock::new();
     let small = UdpOptions { buffer: Bytes::kib(64), ..at("127.0.0.1:0") };
