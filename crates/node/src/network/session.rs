@@ -8,7 +8,7 @@ use super::Node;
 use super::answers::Answers;
 use super::heaps::Heaps;
 use super::intake::Window;
-use super::locks::{Part, Turn};
+use super::locks::Turn;
 use super::patience::Patience;
 use super::places::Place;
 use super::rings::Rings;
@@ -39,7 +39,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 /// Requests of a connection without an answer.
 const MOST_PENDING: usize = 1024;
@@ -47,8 +46,6 @@ const MOST_PENDING: usize = 1024;
 const MOST_OF_STRANGER: usize = 16;
 /// Locks that a connection holds or waits for.
 const MOST_LOCKS: usize = 1024;
-/// How often it is looked whether who has a lock keeps it for too long, once that may be so.
-const LATE_EVERY: Duration = Duration::from_millis(100);
 /// What a request or an answer weighs besides its payload.
 pub(super) const OVERHEAD: usize = 1024;
 /// Answers without a payload that wait in one connection for the client to take them: none of them takes more than
@@ -394,21 +391,20 @@ impl Session {
     fn lock_read(&self, head: &Head, nonces: &Nonces, parts: &Parts<'_>, lock: Lock) -> Result<()> {
         let Lock { target, id, part } = lock;
         let about = About { object: id, rights: Rights::WRITE, bytes: 0..0 };
-        let Capability { version, until, .. } = self.check(head, nonces, parts, target, about)?;
+        let version = self.check(head, nonces, parts, target, about)?.version;
         let link = self.link_to(target)?;
         if self.locks.borrow().len() >= MOST_LOCKS {
             return Err(Error::busy(format!(
                 "{MOST_LOCKS} locks of this connection are held or waited for, and more are not given; give some back"
             )));
         }
-        let part = (target, id, part);
-        let turn = self.node.locks.ask(part, until, self.doing.clone());
+        let turn = self.node.locks.ask((target, id, part));
         let (answers, locks, request) = (self.answers.clone(), self.locks.clone(), head.request);
         let (small, node) = (self.small.clone(), self.node.clone());
         locks.borrow_mut().insert(request, turn);
         self.node.env.spawner.detach(async move {
             let answer = async {
-                held(&node, part, &locks, request).await?;
+                held(&locks, request).await?;
                 // Whoever held it last may have been shut out since this was asked.
                 let stat = ObjectRequest::new(target, Ask::Stat { id, page: None });
                 match link.ask_fenced(stat, Payload::default(), version)?.answer().await {
@@ -466,9 +462,6 @@ impl Session {
         if let Ok(shown) = &checked {
             self.place.known();
             self.doing.shows(shown.client, shown.until);
-            if shown.rights.have(Rights::WRITE) {
-                self.locks.borrow().values().for_each(|turn| turn.shows(target, shown.object, shown.until));
-            }
         }
         checked
     }
@@ -484,31 +477,13 @@ impl Session {
     }
 }
 
-/// Waits until a lock of a connection is held. It may be given back while it is waited for. Of who keeps it for longer than it may the
-/// connection ends.
-async fn held(node: &Node, part: Part, locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) -> Result<()> {
-    let (clock, beyond) = (&node.env.clock, node.bounds.patience);
-    loop {
-        let held = poll_fn(|context| match locks.borrow().get(&request) {
-            Some(turn) => pin!(turn.held()).poll(context).map(Ok),
-            None => Poll::Ready(Err(given_back())),
-        });
-        let left = node.locks.left(part, beyond, clock.wall());
-        match race(held, clock.sleep(left.max(LATE_EVERY))).await {
-            First::Left(held) => held?,
-            First::Right(()) => {
-                node.locks.end_late(part, beyond, clock.wall());
-                continue;
-            }
-        }
-        return match locks.borrow().get(&request) {
-            Some(turn) if turn.is_over(clock.wall()) => {
-                Err(Error::stale("the capability ran out before the lock was held; ask again with another"))
-            }
-            Some(_) => Ok(()),
-            None => Err(given_back()),
-        };
-    }
+/// Waits until a lock of a connection is held. It may be given back while it is waited for.
+async fn held(locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) -> Result<()> {
+    poll_fn(|context| match locks.borrow().get(&request) {
+        Some(turn) => pin!(turn.held()).poll(context).map(Ok),
+        None => Poll::Ready(Err(given_back())),
+    })
+    .await
 }
 
 fn given_back() -> Error {

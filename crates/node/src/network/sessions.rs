@@ -56,7 +56,8 @@ impl Sessions {
     pub(super) async fn end(&self, nonce: Nonce) {
         let found = self.all.borrow().get(&nonce).and_then(Weak::upgrade);
         if let Some(doing) = found {
-            doing.end();
+            doing.is_ended.set(true);
+            doing.wake();
             doing.until(|doing| doing.count.get() == 0).await;
         }
     }
@@ -66,7 +67,8 @@ impl Sessions {
         let all: Vec<Rc<Doing>> = self.all.borrow().values().filter_map(Weak::upgrade).collect();
         for doing in all {
             if doing.shown.get().is_some_and(|(client, until)| is_out(client, until)) {
-                doing.end();
+                doing.is_ended.set(true);
+                doing.wake();
             }
         }
     }
@@ -85,12 +87,6 @@ impl Doing {
         }
         self.count.set(self.count.get() + 1);
         Some(Begun(self.clone()))
-    }
-
-    /// The connection ends, and begins nothing any more.
-    pub(super) fn end(&self) {
-        self.is_ended.set(true);
-        self.wake();
     }
 
     /// Waits until the connection is replaced.

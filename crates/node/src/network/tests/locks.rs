@@ -1,7 +1,6 @@
 //! Locks of connections.
 
 use super::*;
-use forebay_env::race::{First, race};
 use forebay_wire::link::Coming;
 use forebay_wire::lock::{Lock, Locked, Unlock};
 
@@ -48,48 +47,5 @@ fn locks_are_held_in_turn_and_say_from_which_version_on_they_keep_others_out() {
         let reading = rig.shown(&rig.capability(Rights::READ));
         let refused = rig.lock(&one, &reading).await.expect_err("who reads locks nothing");
         assert_eq!(refused.kind, Kind::Forbidden);
-    });
-}
-
-#[test]
-fn who_keeps_a_lock_for_longer_than_it_may_and_others_wait_loses_its_connection_and_is_shut_out() {
-    let patience = Duration::from_millis(200);
-    with_node(Bounds { patience, ..Bounds::default() }, |rig| async move {
-        let links = [rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await];
-        let [one, two] = &links;
-        let fence = |answer: Answer| forebay_wire::read_body::<Locked>(&answer.body).expect("a lock").fence;
-        let after = |millis| rig.env.clock.wall().after(Duration::from_millis(millis));
-        let short = || rig.shown(&Capability { until: after(300), ..rig.capability(Rights::WRITE) });
-        let long = rig.capability(Rights::ALL);
-        // Alone it may keep it, and so may one that shows again and again that it goes on.
-        let held = rig.lock(one, &short());
-        let held_by = held.request();
-        assert_eq!(fence(held.await.expect("nobody holds it")), FIRST_FENCE + 1);
-        rig.env.clock.sleep(Duration::from_millis(700)).await;
-        rig.ask(one, &long, create(), Vec::new()).await.expect("its connection goes on");
-        let mut next = rig.lock(two, &rig.shown(&long));
-        let waited = race(&mut next, rig.env.clock.sleep(Duration::from_millis(1500))).await;
-        assert!(matches!(waited, First::Right(())), "it was shown that the first one goes on");
-        rig.unlock(one, held_by).await;
-        let held_by = next.request();
-        assert_eq!(fence(next.await.expect("it is free")), FIRST_FENCE + 1);
-        // Who waited for too long asks again.
-        let waits = rig.lock(one, &short());
-        rig.env.clock.sleep(Duration::from_millis(400)).await;
-        rig.unlock(two, held_by).await;
-        assert_eq!(waits.await.expect_err("its time is over").kind, Kind::Stale);
-        // Who has it says nothing more.
-        rig.lock(one, &short()).await.expect("it is free");
-        rig.fence(FIRST_FENCE + 1).await.expect("it is durable");
-        let newer = Capability { version: FIRST_FENCE + 1, ..long.clone() };
-        let next = race(rig.lock(two, &rig.shown(&newer)), rig.env.clock.sleep(Duration::from_secs(20))).await;
-        let First::Left(next) = next else { panic!("it waits for ever") };
-        assert_eq!(
-            fence(next.expect("its holder is gone")),
-            FIRST_FENCE + 2,
-            "what the holder has counts no more then"
-        );
-        assert_eq!(kind(rig.ask(one, &newer, write(0), vec![1; 100]).await), Kind::Disconnected);
-        rig.ask(two, &newer, write(0), vec![2; 100]).await.expect("another connection goes on");
     });
 }
