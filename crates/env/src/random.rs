@@ -5,6 +5,12 @@ pub trait Random {
     /// The next 64 random bits.
     fn next_u64(&self) -> u64;
 
+    /// The same for what nobody else may know. In simulation they come from a stream of their own: whether something has a
+    /// secret changes nothing else that happens.
+    fn secret(&self) -> u64 {
+        self.next_u64()
+    }
+
     /// A number below `bound`, which is not 0.
     fn below(&self, bound: u64) -> u64 {
         assert!(bound > 0, "no number is below 0");

@@ -63,6 +63,7 @@ pub(crate) struct Timeline {
     trace: Cell<u64>,
     halted: Cell<bool>,
     random: RefCell<ChaCha8Rng>,
+    secrets: RefCell<ChaCha8Rng>,
 }
 
 impl Timeline {
@@ -76,6 +77,7 @@ impl Timeline {
             trace: Cell::new(seed),
             halted: Cell::new(false),
             random: RefCell::new(ChaCha8Rng::seed_from_u64(seed)),
+            secrets: RefCell::new(ChaCha8Rng::seed_from_u64(!seed)),
         }
     }
 
@@ -236,5 +238,9 @@ pub(crate) struct SimRandom {
 impl Random for SimRandom {
     fn next_u64(&self) -> u64 {
         self.timeline.random.borrow_mut().next_u64()
+    }
+
+    fn secret(&self) -> u64 {
+        self.timeline.secrets.borrow_mut().next_u64()
     }
 }

@@ -17,7 +17,7 @@ use crate::layout::Layout;
 use crate::salvage::Salvage;
 use crate::schedule::{Scheduler, StreamId};
 use crate::superblock::Superblock;
-use forebay_env::{Env, random};
+use forebay_env::Env;
 use forebay_model::{Bytes, Error, Kind, Profile, Result, RingId, TargetId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use sweep::{Sightings, Sweep};
@@ -148,7 +148,7 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     let superblock_kept = root.is_some();
     let superblock = root.map(|(_, superblock)| superblock).unwrap_or_else(|| Superblock {
         target,
-        mark: u128::from_le_bytes(random::bytes(&*env.random)),
+        mark: u128::from(env.random.secret()) << 64 | u128::from(env.random.secret()),
         formatted: oldest.unwrap_or_else(|| env.clock.wall()),
         layout,
         generation: 0,

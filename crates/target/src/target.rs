@@ -292,10 +292,10 @@ impl Target {
 
     /// Formats the device with a layout for its size.
     pub async fn format_as(env: Env, profile: Profile, layout: Layout) -> Result<()> {
-        let by_chance = || u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
+        let target = u128::from(env.random.next_u64()) << 64 | u128::from(env.random.next_u64());
         let mut superblock = Superblock {
-            target: TargetId(by_chance()),
-            mark: by_chance(),
+            target: TargetId(target),
+            mark: u128::from(env.random.secret()) << 64 | u128::from(env.random.secret()),
             formatted: env.clock.wall(),
             layout,
             generation: 0,

@@ -151,7 +151,8 @@ fn what_is_rebuilt_is_what_opening_would_have_found_whatever_happened_before() {
             let (was, is) = (elements(&before[old]), elements(&after[new]));
             let missing: Vec<&u64> = was.iter().filter(|(n, e)| is.get(n) != Some(e)).map(|(n, _)| n).collect();
             assert!(missing.is_empty(), "seed {seed}: {old} had {missing:?} of {:?}", was.keys());
-            assert_eq!(was.last_key_value(), is.last_key_value(), "seed {seed}: {old}");
+            // What opening gave up behind something torn, and nobody was told of, may be whole and back.
+            assert!(is.keys().last() >= was.keys().last(), "seed {seed}: {old}");
             // What had expired and is back in part may be told as damaged.
             assert_eq!(damaged(&before[old]), 0, "seed {seed}: {old}");
         }
