@@ -28,7 +28,7 @@ const STEP: Bytes = Bytes::mib(16);
 /// nothing until that is written anew.
 const LOST: (Duration, Duration) = (Duration::from_secs(60), Duration::from_hours(1));
 /// The same of a file that somebody is alone with.
-const ALONE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+const ALONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(2));
 
 /// What was rebuilt of one file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

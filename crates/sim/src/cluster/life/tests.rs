@@ -46,7 +46,7 @@ fn targets_drain_beside_all_that_fails_and_hold_nothing_then() {
     });
     let tally = tally.into_inner();
     println!("{tally:?}");
-    assert!(seeds::is_replay() || tally.drained >= 8 && tally.moved > 8 && tally.cells > 80, "{tally:?}");
+    assert!(seeds::is_replay() || tally.drained >= 8 && tally.moved > 5 && tally.cells > 80, "{tally:?}");
 }
 
 /// Lives short lives, and demands that something happened in each of them, and of everything enough in all.
