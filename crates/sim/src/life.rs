@@ -84,7 +84,10 @@ pub fn live(seed: u64, spec: DiskSpec, lives: u32) -> Tally {
     world.run(setup(world.env(disk.clone()), &random));
     for _ in 0..lives {
         let env = world.env(disk.clone());
-        ended(&world, &disk, 400, one_life(env, model.clone()), async |_| {});
+        ended(&world, &disk, 400, one_life(env, model.clone()), async |env| {
+            let target = Target::open(env).await.expect("the target opens");
+            target.ring(NAME).expect("the ring is there").ready().await.expect("the tail is found");
+        });
         model.borrow_mut().tally.crashes += 1;
         world.run(verify(world.env(disk.clone()), model.clone(), seed));
         world.kill();

@@ -10,7 +10,8 @@
 //!    goes on there.
 //! 4. In the open segment the chain of valid blocks ends at the tail. A later block that says the missing one had been
 //!    durable proves damage instead: the chain goes on with whatever is whole behind it, and a gap tells of it. So does
-//!    the checkpoint: what it calls durable was acknowledged, and if it is gone, the ring goes on after it.
+//!    the checkpoint: what it calls durable was acknowledged, and if it is gone, the ring goes on after it. A block of an
+//!    earlier opening where a later one found nothing ends the chain, whole as it looks by now ([`Floor`]).
 //! 5. What lies beyond the tail was never acknowledged. Where it could be taken for data later (the first block and the
 //!    trailer of a slot with a sequence still to come), it is erased before anything is written.
 //!
@@ -65,6 +66,16 @@ struct Scan {
     writers: Writers,
     /// Whether any block says that blocks of this segment were durable.
     proof: bool,
+}
+
+/// What an opening found was durable before it wrote anything. So a block of it says how many those were at the most, and
+/// what an earlier one wrote behind them is not data: a block that a crash left torn, of which the sectors that were
+/// missing came later, with a newer block that was torn there.
+struct Floor {
+    /// Blocks from this one on ...
+    from: u32,
+    /// ... are of this opening or a later one.
+    epoch: u64,
 }
 
 /// What is known of a segment before its blocks are read.
@@ -404,6 +415,23 @@ impl Recovery {
 
     /// Reads a segment's blocks from its start to where the chain ends.
     async fn scan(&self, step: &Step, known: Known) -> Result<Scan> {
+        // Each turn bars a block that the one before took, so that there is a last one.
+        let mut floors = Vec::new();
+        loop {
+            match self.scan_above(step, &known, &floors).await? {
+                Ok(scan) => return Ok(scan),
+                Err(floor) => floors.push(floor),
+            }
+        }
+    }
+
+    /// As [`Recovery::scan`], of what no floor bars; or a floor that was found.
+    async fn scan_above(
+        &self,
+        step: &Step,
+        known: &Known,
+        floors: &[Floor],
+    ) -> Result<std::result::Result<Scan, Floor>> {
         let (at, segment) = self.place(step.slot);
         let budget = self.ring.index_budget();
         let mut scan = Scan {
@@ -435,6 +463,7 @@ impl Recovery {
                     && h.offset.get() as usize == pos
                     && h.epoch.get() >= scan.epoch
                     && h.index.get() >= expected
+                    && floors.iter().all(|floor| h.index.get() < floor.from || h.epoch.get() >= floor.epoch)
                     && (hole.is_some() || h.index.get() == expected)
                     && h.first_sequence.get() >= scan.summary.end
                     && (h.next_sequence() <= known.bound || h.epoch.get() > known.bound_epoch)
@@ -446,6 +475,12 @@ impl Recovery {
                 continue;
             };
             let header = *view.header();
+            if let Some(last) = scan.written.last()
+                && last.index >= header.durable_blocks.get()
+                && scan.epoch < header.epoch.get()
+            {
+                return Ok(Err(Floor { from: header.durable_blocks.get(), epoch: header.epoch.get() }));
+            }
             if let Some(from) = hole {
                 if header.durable_blocks.get() > durable.max(expected) {
                     // Proof that what is missing was acknowledged, and with it what lies between.
@@ -499,7 +534,7 @@ impl Recovery {
             scan.lose_up_to(trailer.summary.end, trailer.summary.max_time);
             scan.builder.skip_to(trailer.blocks);
         }
-        Ok(scan)
+        Ok(Ok(scan))
     }
 
     /// Erases what must not be taken for data, and opens the segment where the ring goes on. Whether elements are missing
