@@ -35,23 +35,23 @@ def read_catalog(device):  # superblock.md, checkpoint.md
             return target, layout, p.many(lambda: read_ring(p))
     sys.exit("not a target of format version 1, or no whole superblock and checkpoint is left")
 def read_ring(p):  # what is not returned is passed over
-    n, name, *_ = p.int(), p.text(), p.ints(6), p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text)
+    n, name, (*_, block, _, _) = p.int(), p.text(), p.ints(6)
+    p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text)
     groups, without_logs, segment = p.many(lambda: p.some(p.int)), p.byte(), p.int()
     slots, _, (walk, *_) = p.many(lambda: p.some(lambda: p.ints(22)[0])), p.many(p.int), p.ints(4)
     relatives, held = lambda: p.many(lambda: (p.text(), p.int())), lambda: p.many(lambda: p.ints(2))
     p.many(lambda: (p.int(), p.text(), p.ints(6), relatives(), held(), p.byte())), held(), p.int()  # pins, writers, fence
-    return n, name, groups, without_logs, segment, slots, walk
+    return n, name, groups, without_logs, segment, block, slots, walk
 NAMES = ("magic version head flags target ring segment slot index at durable epoch first base min max writer number "
          "total payload lengths times keys gaps entries payload_crc body_crc cuts").split()
-def headers(data, *place):  # block.md: whole headers where they say they are, of the newest segment in the slot
-    found = []
+def headers(data, *place):  # block.md: whole headers where they say they are, by segment
+    found = {}
     for at in (at for at in range(0, len(data), 4096) if data.startswith(b"FBRBLOCK\1\0", at)):
         h = dict(zip(NAMES, struct.unpack_from("<8sHHI16sQQIIIIQQqqqQQ10I", data, at)))
         stamp = int.from_bytes(h["target"], "little"), h["ring"], h["slot"], h["at"]
         if stamp == (*place, at) and crc32c(data[at:at + 252]).to_bytes(4, "little") == data[at + 252:at + 256]:
-            found.append(h)
-    newest = max((h["segment"] for h in found), default=0)
-    return [h for h in found if h["segment"] == newest]
+            found.setdefault(h["segment"], []).append(h)
+    return found
 def trailer(data, *place):  # segment.md: epoch, blocks, how many of them were durable
     magic, version, length, crc = struct.unpack_from("<8s3I", end := data[-4096:])
     p = Postcard(end[20:20 + length])
@@ -86,28 +86,33 @@ def elements(blocks, before=None, parts=None):
         before = h["writer"], h["number"]
 def main(path, wanted=None, how=None):
     target, (groups_at, group, log, _), rings = read_catalog(device := open(path, "rb"))
-    for ring, name, groups, without_logs, segment, slots, walk in rings:
+    for ring, name, groups, without_logs, segment, block, slots, walk in rings:
         n = (group - (0 if without_logs else log)) // segment  # segments in a group
         place = {i * n + k: groups_at + g * group + k * segment
                  for i, g in enumerate(groups) if g is not None for k in range(n)}
         read = lambda slot: (device.seek(place[slot]), device.read(segment))[1]
-        def blocks(last=0, epoch=0, path=[], found=[], proven=False):
-            first = lambda slot: headers(read(slot), target, ring, slot)[:1]
-            for sequence, old, slot in sorted((h["segment"], -h["epoch"], slot) for slot in place for h in first(slot)):
-                known = sequence == (max(walk, last + 1) if sequence >= walk else slots[slot])
-                # If not, it is behind a hole in the walk, or was being overwritten.
-                if known and sequence > last and -old >= epoch:  # what a crash undid is of an older epoch
-                    heads = headers(data := read(slot), target, ring, slot)
-                    end = trailer(data, target, ring, slot, sequence)
-                    if end and end[0] < -old and end[1] != end[2]: end = None
-                    if sequence >= walk: path = path + [(data, heads, end)]
-                    else: yield from chain(data, heads, *(end or ())[1:])
-                    last, epoch = sequence, end[0] if end else epoch
-            for data, heads, end in reversed(path):  # what nothing behind it proves durable ends where its chain ends
+        def blocks(last=walk - 1, epoch=0, path=[], old=[], found=[], proven=False):
+            found_in = lambda slot: headers(read(slot), target, ring, slot).items()
+            there = ((n, -h["epoch"], h["at"], slot) for slot in place for n, (h, *_) in found_in(slot))
+            for sequence, older, at, slot in sorted(there):
+                if sequence < walk and sequence == slots[slot]: old = old + [(slot, sequence)]
+                # If not the next one, it is behind a hole in the walk; what a crash undid is of an older epoch.
+                if sequence == last + 1 and -older >= epoch:
+                    end = trailer(read(slot), target, ring, slot, sequence)
+                    if not end and at > 2 * block: break
+                    if end and end[0] < -older and end[1] != end[2]: end = None
+                    path, last, epoch = path + [(slot, sequence, end)], sequence, end[0] if end else epoch
+            for slot, sequence, end in reversed(path):  # what nothing behind it proves durable ends where its chain ends
+                heads = headers(data := read(slot), target, ring, slot)[sequence]
                 got = list(chain(data, heads, *(end[1], end[1] if proven else end[2]) if end else ()))
                 whole = end and (end[1] == end[2] or got and got[-1][0]["index"] + 1 == end[1])
-                found = [got] + (found if whole or proven else [])
+                found, last = [got] + (found if whole or proven else []), last if whole or proven else sequence
                 proven = proven or end and end[2] > 0 or any(h["durable"] for h, *_ in got)
+            for slot, sequence in old:  # all of it was durable; a slot where the segment behind the end began is erased
+                by_segment = headers(data := read(slot), target, ring, slot)
+                begun = trailer(data, target, ring, slot, last + 1) or by_segment.get(last + 1, [{"at": 1}])[0]["at"] == 0
+                if not begun and slot not in (slot for slot, *_ in path):
+                    yield from chain(data, by_segment[sequence], durable=1 << 32)
             for got in found: yield from got
         if wanted is None: print(f"{name}: {len(place)} segments of {segment} bytes")
         for sequence, time, data in elements(blocks()) if name == wanted else ():
