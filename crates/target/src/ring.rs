@@ -362,9 +362,10 @@ impl Ring {
         let n = (self.at_risk_limit() / self.least_in_segment() + 3) as usize;
         let layout = self.core.layout();
         let doubtful = self.core.with_ring(self.id, |record| {
-            // Empty slots are written to first: where very many are, nothing was overwritten.
+            // Empty slots are written to first, and those that recovery emptied are among the ones meant.
             let empty = |slot: &u32| record.exists(&layout, *slot) && record.slots[*slot as usize].is_none();
-            if (0..record.slots.len() as u32).filter(empty).count() >= 2 * n {
+            let n = n.saturating_sub((0..record.slots.len() as u32).filter(empty).count());
+            if n == 0 {
                 return 0;
             }
             let held = record.held();

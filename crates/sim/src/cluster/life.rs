@@ -217,7 +217,10 @@ async fn keep(files: Files, common: Rc<Common>, care: Care) {
             }
             Ok(Kept::Rebuilt(rebuilt)) => tally.rebuilt += u64::from(rebuilt.components),
             Ok(Kept::Mended(mended)) => {
-                assert!(mended.repaired == Bytes::ZERO || common.rotten.get(), "{mended:?}");
+                assert!(
+                    mended.lost.is_empty() && (mended.repaired == Bytes::ZERO || common.rotten.get()),
+                    "{mended:?}"
+                );
                 tally.left += 1;
             }
             Ok(Kept::Scrubbed(scrubbed)) => {
