@@ -148,7 +148,7 @@ impl Session {
     /// What is asked once and answered once.
     fn ask_of_heap(&self, head: &Head, target: TargetId, fenced: Fenced, request: Request) -> Result<()> {
         let handle = self.node.door(target)?.handle;
-        let begun = self.begin()?;
+        let begun = self.doing.begin(target)?;
         self.answer_later(head.request, async move {
             let reply = handle.call_from_task(request, Some(fenced)).await;
             drop(begun);
@@ -184,7 +184,7 @@ impl Session {
             self.get_records(head, &running, fenced, request);
             return Ok(Ok(()));
         }
-        let begun = match self.begin() {
+        let begun = match self.doing.begin(of.0) {
             Ok(begun) => begun,
             Err(replaced) => return Ok(Err(replaced)),
         };
@@ -208,8 +208,8 @@ impl Session {
 
     /// Undoes a transaction: after all that was asked in it before.
     pub(super) fn abort(&self, head: &Head, Ended(running): Ended) -> Result<()> {
-        let begun = self.begin()?;
         let (target, heap) = running.of;
+        let begun = self.doing.begin(target)?;
         let request = HeapRequest { target, heap: name_of(heap), ask: HeapAsk::Abort };
         let pending = running.link.ask(request, Arc::default())?;
         self.answer_without_payload(head.request, pending, begun);

@@ -146,7 +146,7 @@ impl Session {
     ) -> Result<()> {
         let handle = self.node.door(target)?.handle;
         let request = in_words_of_the_target(ring, ask)?;
-        let begun = self.begin()?;
+        let begun = self.doing.begin(target)?;
         self.answer_later(id, async move {
             let reply = handle.call_from_task(request, Some(fenced)).await;
             drop(begun);
@@ -166,7 +166,7 @@ impl Session {
         let handle = self.node.door(of.0)?.handle;
         let session = SessionId(self.node.next());
         let request = OpenWriter { ring: name_of(of.1), writer, resume };
-        let (rings, node, begun) = (self.rings.clone(), self.node.clone(), self.begin()?);
+        let (rings, node, begun) = (self.rings.clone(), self.node.clone(), self.doing.begin(of.0)?);
         let (answers, patience) = (self.answers.clone(), self.node.bounds.patience);
         self.answer_later(id, async move {
             let opened = handle.open_writer_from_task(session, request, fenced).await;
@@ -232,7 +232,7 @@ impl Session {
                 expected.number
             ))));
         }
-        let _begun = match self.begin() {
+        let _begun = match self.doing.begin(of.0) {
             Ok(begun) => begun,
             Err(replaced) => return Ok(Err(replaced)),
         };

@@ -12,7 +12,7 @@ use super::locks::Turn;
 use super::patience::Patience;
 use super::places::Place;
 use super::rings::Rings;
-use super::sessions::{Begun, Doing};
+use super::sessions::Doing;
 use crate::host::Handles;
 use crate::objects::{Brought, ObjectLink, Payload};
 use forebay_env::allowance::Allowance;
@@ -135,7 +135,7 @@ pub(super) struct Session {
     /// The number of the last request.
     last: u64,
     nonce: [u8; 16],
-    doing: Rc<Doing>,
+    pub(super) doing: Rc<Doing>,
     /// Ways to the objects of targets, whose I/O is a stream of its own on each.
     links: RefCell<BTreeMap<TargetId, Rc<ObjectLink>>>,
     locks: Rc<RefCell<BTreeMap<RequestId, Turn>>>,
@@ -164,12 +164,11 @@ impl Session {
         let hello = ServerHello { version: PROTOCOL_VERSION, target, process: self.node.process, nonce: self.nonce };
         let replaced = async |nonce| {
             let _waits = self.patience.rest();
+            let Some(former) = self.node.sessions.end(nonce) else { return Ok(()) };
             let limit = self.node.env.clock.sleep(self.node.bounds.patience);
-            match race(self.node.sessions.end(nonce), limit).await {
+            match race(former.done(), limit).await {
                 First::Left(()) => Ok(()),
-                First::Right(()) => Err(Error::busy(
-                    "what was asked over the connection before is not done yet: a device hangs; connect again later",
-                )),
+                First::Right(()) => self.doing.follow(&former),
             }
         };
         let welcome = handshake::welcome(&mut self.source, sink, &hello, None, replaced);
@@ -297,7 +296,7 @@ impl Session {
         let begun = match reads {
             // What changes nothing may end whenever it likes.
             true => None,
-            false => match self.begin() {
+            false => match self.doing.begin(request.target) {
                 Ok(begun) => Some(begun),
                 Err(replaced) => return Ok(Err(replaced)),
             },
@@ -359,11 +358,6 @@ impl Session {
             }
         });
         Ok(Ok(()))
-    }
-
-    /// Something that changes what is there begins, unless the client has another connection by now.
-    pub(super) fn begin(&self) -> Result<Begun> {
-        self.doing.begin().ok_or_else(|| Error::disconnected("the client has another connection; ask over that one"))
     }
 
     /// Answers with the body that comes of this.

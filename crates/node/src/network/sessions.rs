@@ -2,17 +2,21 @@
 //!
 //! A client that lost its connection asks again over another one. What it asked before may still be on its way, and must not be
 //! done after its repetition, nor after what came behind that. So nothing of a connection that was replaced is under way any
-//! more when the next one is welcome.
+//! more when the next one is welcome; or, where the device of a target hangs, nothing that changes anything of that target is
+//! begun over the next one until that is so, while all others serve.
 //!
 //! A connection ends, too, when the access key was revoked with which its client had what it showed last: queries and recorders
 //! were let in once, and go on for long.
 
-use forebay_model::Timestamp;
+use forebay_model::{Error, Result, TargetId, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
+
+/// How many connections may come behind one of which something is still under way.
+const MOST_BEHIND: usize = 1024;
 
 /// What a node calls a connection.
 pub(super) type Nonce = [u8; 16];
@@ -27,7 +31,12 @@ pub(super) struct Sessions {
 pub(super) struct Doing {
     sessions: Rc<Sessions>,
     nonce: Nonce,
-    count: Cell<u64>,
+    /// How much for each target.
+    under_way: RefCell<BTreeMap<TargetId, u64>>,
+    /// The nearest one that was replaced before it and of which something was under way then.
+    former: RefCell<Option<Rc<Doing>>>,
+    /// Those of which this is the former: a client may name each of them as the one before, as long as something is under way here.
+    behind: RefCell<Vec<Rc<Doing>>>,
     is_ended: Cell<bool>,
     /// The client of the capability that was shown last, and until when that counts.
     shown: Cell<Option<(u64, Timestamp)>>,
@@ -35,7 +44,10 @@ pub(super) struct Doing {
 }
 
 /// A request that is under way, until this is dropped.
-pub(super) struct Begun(Rc<Doing>);
+pub(super) struct Begun {
+    doing: Rc<Doing>,
+    target: TargetId,
+}
 
 impl Sessions {
     /// A connection begins.
@@ -43,7 +55,9 @@ impl Sessions {
         let doing = Rc::new(Doing {
             sessions: self.clone(),
             nonce,
-            count: Cell::new(0),
+            under_way: RefCell::default(),
+            former: RefCell::default(),
+            behind: RefCell::default(),
             is_ended: Cell::new(false),
             shown: Cell::new(None),
             waiting: RefCell::default(),
@@ -52,14 +66,12 @@ impl Sessions {
         doing
     }
 
-    /// Ends a connection, if there is one of this nonce, and waits until nothing of it is under way.
-    pub(super) async fn end(&self, nonce: Nonce) {
-        let found = self.all.borrow().get(&nonce).and_then(Weak::upgrade);
-        if let Some(doing) = found {
-            doing.is_ended.set(true);
-            doing.wake();
-            doing.until(|doing| doing.count.get() == 0).await;
-        }
+    /// Ends a connection, if there is one of this nonce: it, or one before it of which something is under way.
+    pub(super) fn end(&self, nonce: Nonce) -> Option<Rc<Doing>> {
+        let found = self.all.borrow().get(&nonce).and_then(Weak::upgrade)?;
+        found.is_ended.set(true);
+        found.wake();
+        found.unfinished()
     }
 
     /// Ends the connections of clients that are out with what they showed last.
@@ -80,13 +92,52 @@ impl Doing {
         self.shown.set(Some((client, until)));
     }
 
-    /// A request begins, unless the connection was replaced.
-    pub(super) fn begin(self: &Rc<Self>) -> Option<Begun> {
+    /// A request that changes something of a target begins, unless the connection was replaced, or something of one before it is
+    /// under way there.
+    pub(super) fn begin(self: &Rc<Self>, target: TargetId) -> Result<Begun> {
         if self.is_ended.get() {
-            return None;
+            return Err(Error::disconnected("the client has another connection; ask over that one"));
         }
-        self.count.set(self.count.get() + 1);
-        Some(Begun(self.clone()))
+        let mut former = self.former.borrow().clone();
+        while let Some(before) = former {
+            if before.under_way.borrow().contains_key(&target) {
+                return Err(Error::busy(format!(
+                    "what was asked of target {target} over the connection before is not done yet: its device hangs; ask again later"
+                )));
+            }
+            former = before.former.borrow().clone();
+        }
+        *self.under_way.borrow_mut().entry(target).or_default() += 1;
+        Ok(Begun { doing: self.clone(), target })
+    }
+
+    /// This or the nearest one before it of which something is under way.
+    fn unfinished(self: &Rc<Self>) -> Option<Rc<Doing>> {
+        let mut at = Some(self.clone());
+        while let Some(doing) = at.take_if(|doing| doing.under_way.borrow().is_empty()) {
+            at = doing.former.borrow().clone();
+        }
+        at
+    }
+
+    /// Waits until nothing of it is under way, nor of those before it.
+    pub(super) async fn done(self: &Rc<Self>) {
+        while let Some(doing) = self.unfinished() {
+            doing.until(|doing| doing.under_way.borrow().is_empty()).await;
+        }
+    }
+
+    /// It comes behind another one of which something is still under way.
+    pub(super) fn follow(self: &Rc<Self>, former: &Rc<Doing>) -> Result<()> {
+        let Some(former) = former.unfinished() else { return Ok(()) };
+        if former.behind.borrow().len() >= MOST_BEHIND {
+            return Err(Error::busy(
+                "what was asked over the connection before is not done yet: a device hangs; connect again later",
+            ));
+        }
+        former.behind.borrow_mut().push(self.clone());
+        self.former.replace(Some(former));
+        Ok(())
     }
 
     /// Waits until the connection is replaced.
@@ -116,9 +167,25 @@ impl Doing {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        self.0.count.set(self.0.count.get() - 1);
-        if self.0.is_ended.get() {
-            self.0.wake();
+        let Begun { doing, target } = self;
+        {
+            let mut under_way = doing.under_way.borrow_mut();
+            if let Some(count) = under_way.get_mut(target) {
+                *count -= 1;
+                if *count == 0 {
+                    under_way.remove(target);
+                }
+            }
+        }
+        if doing.under_way.borrow().is_empty() {
+            // Who came behind it comes behind what is left before it.
+            let behind = doing.behind.take();
+            if let Some(left) = doing.unfinished() {
+                left.behind.borrow_mut().extend(behind);
+            }
+        }
+        if doing.is_ended.get() {
+            doing.wake();
         }
     }
 }
