@@ -167,6 +167,12 @@ impl Nodes {
         !self.is_patient && self.gone(address).is_some()
     }
 
+    /// Whether there is a connection to the node at `address`; if not, one is made meanwhile.
+    pub(crate) fn is_there(&self, address: &str) -> bool {
+        self.begun(address);
+        matches!(self.shared.links.borrow().get(address), Some(State::Open(link)) if link.ended().is_none())
+    }
+
     fn gone(&self, address: &str) -> Option<Failure> {
         let now = self.shared.env.clock.now();
         let links = self.shared.links.borrow();

@@ -82,17 +82,26 @@ impl Shared {
         self.address(target).map_or(true, |address| self.nodes.is_gone(&address))
     }
 
+    /// Whether a target is there, as far as is known; if not, it is looked for meanwhile.
+    fn is_there(&self, target: TargetId) -> bool {
+        self.address(target).is_ok_and(|address| self.nodes.is_there(&address))
+    }
+
     /// Whether nobody waits for a component: its node has been away for longer than patience lasts, and the file can do without it, and
-    /// does not already. What others that are gone have counts as lacking: beside them it is needed.
-    fn is_spared(&self, component: u32, target: TargetId) -> bool {
+    /// does not already. What others have that are not there counts as lacking, for however short they are not: beside them it is
+    /// needed, and may be back before they are given up.
+    fn is_spared(&self, component: u32) -> bool {
         let grant = self.grant.borrow();
         let is_whole = |nth: u32| {
             let found = grant.components.get(nth as usize);
             found.filter(|found| found.state == ComponentState::Whole).map(|found| found.target)
         };
+        if is_whole(component).is_none_or(|target| !self.is_gone(target)) {
+            return false;
+        }
         let family = grant.striping.family(component);
-        let beside = family.filter(|nth| *nth != component && is_whole(*nth).is_none_or(|target| self.is_gone(target)));
-        self.is_gone(target) && is_whole(component).is_some() && (beside.count() as u32) < grant.striping.spare()
+        let beside = family.filter(|nth| *nth != component && is_whole(*nth).is_none_or(|other| !self.is_there(other)));
+        (beside.count() as u32) < grant.striping.spare()
     }
 
     /// Asks for capabilities anew, unless what has them was left: the manager renews for a client, which may have opened the file again
@@ -253,7 +262,7 @@ impl Shared {
                     if is_elsewhere() {
                         // There it has the time that it had here.
                         end = clock.now() + self.nodes.patience();
-                    } else if is_over() || self.is_spared(component, target) {
+                    } else if is_over() || self.is_spared(component) {
                         return Err(error);
                     } else {
                         clock.sleep(PAUSE).await;
