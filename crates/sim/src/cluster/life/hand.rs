@@ -30,11 +30,12 @@ use std::time::Duration;
 /// The longest that anything may take while something fails: twice what the longest cut takes, and until it is found out.
 pub(in crate::cluster) const DEADLINE: Duration = Duration::from_secs(60);
 /// What is said of targets and of components that are gone.
-const GONE: [&str; 7] = [
+const GONE: [&str; 8] = [
     "cannot be given up",
     "until it is rebuilt",
     "the target stopped after its device failed",
     "is lost beside",
+    "targets that are lost",
     "and RAID 0 keeps nothing beside it",
     "no copy of component",
     "all components of",
