@@ -7,7 +7,10 @@ fn lives(count: u64, chances: Chances) {
     seeds::each(count, |seed| {
         let one = live(seed, chances).0;
         let worked = one.operations >= 10 && one.flushes + one.shared + one.cells > 0 && one.compared > 0;
-        assert!(seeds::is_replay() || worked && one.faults >= 5 && one.objects > 0, "hardly anything happened: {one:?}");
+        assert!(
+            seeds::is_replay() || worked && one.faults >= 5 && one.objects > 0,
+            "hardly anything happened: {one:?}"
+        );
         tally.borrow_mut().add(&one);
     });
     let tally = tally.into_inner();
