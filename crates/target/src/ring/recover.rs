@@ -418,20 +418,14 @@ impl Recovery {
         // Each turn bars a block that the one before took, so that there is a last one.
         let mut floors = Vec::new();
         loop {
-            match self.scan_above(step, &known, &floors).await? {
-                Ok(scan) => return Ok(scan),
-                Err(floor) => floors.push(floor),
+            if let Some(scan) = self.scan_above(step, &known, &mut floors).await? {
+                return Ok(scan);
             }
         }
     }
 
-    /// As [`Recovery::scan`], of what no floor bars; or a floor that was found.
-    async fn scan_above(
-        &self,
-        step: &Step,
-        known: &Known,
-        floors: &[Floor],
-    ) -> Result<std::result::Result<Scan, Floor>> {
+    /// As [`Recovery::scan`], of what no floor bars; nothing if another floor was found.
+    async fn scan_above(&self, step: &Step, known: &Known, floors: &mut Vec<Floor>) -> Result<Option<Scan>> {
         let (at, segment) = self.place(step.slot);
         let budget = self.ring.index_budget();
         let mut scan = Scan {
@@ -479,7 +473,8 @@ impl Recovery {
                 && last.index >= header.durable_blocks.get()
                 && scan.epoch < header.epoch.get()
             {
-                return Ok(Err(Floor { from: header.durable_blocks.get(), epoch: header.epoch.get() }));
+                floors.push(Floor { from: header.durable_blocks.get(), epoch: header.epoch.get() });
+                return Ok(None);
             }
             if let Some(from) = hole {
                 if header.durable_blocks.get() > durable.max(expected) {
@@ -534,7 +529,7 @@ impl Recovery {
             scan.lose_up_to(trailer.summary.end, trailer.summary.max_time);
             scan.builder.skip_to(trailer.blocks);
         }
-        Ok(Ok(scan))
+        Ok(Some(scan))
     }
 
     /// Erases what must not be taken for data, and opens the segment where the ring goes on. Whether elements are missing
