@@ -8,6 +8,7 @@ use forebay_nbd::client::Client;
 use forebay_nbd::protocol::{command, command_flag};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 
 /// A server that is ended with the test.
@@ -189,20 +190,48 @@ impl Model {
         while found.len() < SIZE {
             found.extend(client.read(found.len() as u64, PART as u32).unwrap().unwrap());
         }
+        let mut uncertain = Vec::new();
         for UnderWay { offset, new, .. } in std::mem::take(&mut self.under_way).into_values() {
             let (length, from) = self.parts;
             let (mut at, mut new) = (offset, new.unwrap_or_default());
             while !new.is_empty() {
                 let step = if from == From::Device { length - at % length } else { length };
                 let rest = new.split_off(step.min(new.len()));
-                if found[at..at + new.len()] == new {
-                    self.bytes[at..at + new.len()].copy_from_slice(&new);
+                let range = at..at + new.len();
+                if found[range.clone()] == new {
+                    self.bytes[range.clone()].copy_from_slice(&new);
                 }
-                (at, new) = (at + new.len(), rest);
+                at = range.end;
+                uncertain.push((range, new));
+                new = rest;
             }
         }
-        let differs = found.iter().zip(&self.bytes).position(|(found, model)| found != model);
-        assert_eq!(differs, None, "the first byte that differs");
+        let differing = self.differing(&found, &uncertain);
+        assert!(differing.is_empty(), "bytes that differ from what was answered:\n{}", differing.join("\n"));
+    }
+
+    /// What of `found` is neither what was answered nor all of a part without an answer, by blocks.
+    fn differing(&self, found: &[u8], uncertain: &[(Range<usize>, Vec<u8>)]) -> Vec<String> {
+        const BLOCK: usize = 4096;
+        let blocks = found.chunks(BLOCK).zip(self.bytes.chunks(BLOCK)).enumerate();
+        let lines = blocks.filter(|(_, (found, model))| found != model).map(|(block, (found, model))| {
+            let at = block * BLOCK;
+            let differ: Vec<usize> = (0..found.len()).filter(|i| found[*i] != model[*i]).map(|i| at + i).collect();
+            let (first, end) = (differ[0], differ[differ.len() - 1] + 1);
+            let zeros = differ.iter().filter(|i| found[**i - at] == 0).count();
+            let parts = uncertain.iter().filter(|(range, _)| range.start < at + BLOCK && at < range.end);
+            let parts = parts.map(|(range, new)| {
+                let within = differ.iter().filter(|i| range.contains(*i));
+                let (mut all, mut equal) = (0, 0);
+                within.for_each(|i| {
+                    all += 1;
+                    equal += usize::from(new[*i - range.start] == found[*i - at]);
+                });
+                format!("; {equal} of {all} as without an answer in {range:?}")
+            });
+            format!("{first}..{end}: {} bytes, {zeros} are zero{}", differ.len(), parts.collect::<String>())
+        });
+        lines.collect()
     }
 }
 

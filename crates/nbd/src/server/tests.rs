@@ -15,6 +15,8 @@ struct Memory {
     open: Watched<bool>,
     /// How often it was flushed.
     flushes: Mutex<u64>,
+    /// What was written, and how much of it.
+    written: Mutex<Vec<(u64, usize)>>,
     trims: bool,
 }
 
@@ -52,8 +54,13 @@ impl Disk for Memory {
         if bytes.first() == Some(&0xff) {
             return Err(Error::full("full"));
         }
+        self.written.lock().unwrap().push((offset, bytes.len()));
         self.bytes.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         Ok(())
+    }
+
+    fn part_end(&self, at: u64) -> u64 {
+        (at + 1).next_multiple_of(SIZE as u64 / 4)
     }
 
     fn punch(&self, offset: u64, length: u64) -> Result<()> {
@@ -86,6 +93,7 @@ impl Place {
             bytes: Mutex::new((0..SIZE).map(|n| (n % 251) as u8).collect()),
             open: Watched::default(),
             flushes: Mutex::default(),
+            written: Mutex::default(),
             trims,
         });
         let server = Server::start(UnixNetwork.listen(&address).unwrap(), "/disk", disk.clone()).unwrap();
@@ -278,6 +286,17 @@ fn bytes_are_written_read_and_made_zeros() {
     assert_eq!(*place.disk.flushes.lock().unwrap(), 1);
     client.send(0, command::DISCONNECT, 0, 0, &[]).unwrap();
     assert!(is_at_end(client.stream()));
+}
+
+#[test]
+fn zeros_that_are_written_are_parted_where_the_device_says() {
+    let place = Place::new();
+    place.disk.open();
+    let (part, mut client) = (SIZE / 4, place.client());
+    let zeros = client.ask(command_flag::NO_HOLE, command::WRITE_ZEROES, 100, 3 * part as u32, &[]).unwrap();
+    assert_eq!(zeros.result, Ok(vec![]));
+    let parts = [(100, part - 100), (part as u64, part), (2 * part as u64, part), (3 * part as u64, 100)];
+    assert_eq!(*place.disk.written.lock().unwrap(), parts);
 }
 
 #[test]
