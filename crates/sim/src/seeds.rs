@@ -7,10 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub const SEED: &str = "FOREBAY_SEED";
 /// The variable that multiplies how many seeds [`each_of`] runs, for long searches.
 pub const FACTOR: &str = "FOREBAY_SEEDS_FACTOR";
+/// The variable that says how many times chance is asked before a world begins: with each number, all tests have other chance.
+pub const DRAWS: &str = "FOREBAY_DRAWS";
 
 #[expect(clippy::disallowed_methods, reason = "which seed to replay is told from outside")]
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// How many times chance is asked before a world begins.
+pub(crate) fn draws() -> u64 {
+    number(DRAWS).unwrap_or(0)
 }
 
 /// Whether one seed is replayed, so that what only many seeds reach cannot be demanded.
@@ -37,16 +44,17 @@ pub fn each_of(seeds: Range<u64>, test: impl Fn(u64)) {
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("(no message)");
-            panic!("{}", failure(seed, std::thread::current().name(), said));
+            panic!("{}", failure(seed, number(DRAWS), std::thread::current().name(), said));
         }
     }
 }
 
-/// What is said of a seed that failed in the test of that name, which is that of its thread.
-fn failure(seed: u64, test: Option<&str>, said: &str) -> String {
+/// What is said of a seed that failed, with so many draws, in the test of that name, which is that of its thread.
+fn failure(seed: u64, draws: Option<u64>, test: Option<&str>, said: &str) -> String {
     // With one thread for all of them, a test has none of its own.
     let test = test.filter(|name| *name != "main").map_or(String::new(), |name| format!(" {name} -- --exact"));
-    format!("seed {seed} failed: {said}\nreplay with: {SEED}={seed} cargo test -p forebay-sim{test}")
+    let draws = draws.map_or(String::new(), |draws| format!("{DRAWS}={draws} "));
+    format!("seed {seed} failed: {said}\nreplay with: {draws}{SEED}={seed} cargo test -p forebay-sim{test}")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use crate::disk::{DiskSpec, SimDisk};
 use crate::network::{Network, NetworkSpec, Surroundings};
+use crate::seeds;
 use crate::timeline::{SimClock, SimRandom, Timeline};
 use forebay_env::{Clock, Device, Env, Executor, Random, Spawner};
 use forebay_model::{Moment, Timestamp};
@@ -55,11 +56,13 @@ impl World {
     /// A world at time zero in which chance is `seed`.
     pub fn new(seed: u64) -> World {
         let timeline = Rc::new(Timeline::new(seed));
+        let random = SimRandom { timeline: timeline.clone() };
+        (0..seeds::draws()).for_each(|_| _ = random.next_u64());
         World {
             seed,
             executor: Executor::new(|| ()),
             clock: Rc::new(SimClock { timeline: timeline.clone() }),
-            random: Rc::new(SimRandom { timeline: timeline.clone() }),
+            random: Rc::new(random),
             disks: RefCell::default(),
             networks: RefCell::default(),
             cut_at: Cell::new(u64::MAX),

@@ -8,13 +8,15 @@ fn a_seed_that_fails_says_which_command_replays_it() {
     let failed = catch_unwind(|| each(3, |seed| assert!(seed < 2, "it is {seed}"))).unwrap_err();
     let said = failed.downcast_ref::<String>().unwrap();
     assert!(
-        said.starts_with("seed 2 failed: it is 2\nreplay with: FOREBAY_SEED=2 cargo test -p forebay-sim"),
+        said.starts_with("seed 2 failed: it is 2\nreplay with: ")
+            && said.contains("FOREBAY_SEED=2 cargo test -p forebay-sim"),
         "{said}"
     );
     let test = "seeds::tests::a_seed_that_fails_says_which_command_replays_it";
     assert_eq!(
-        failure(7, Some(test), "no"),
+        failure(7, None, Some(test), "no"),
         format!("seed 7 failed: no\nreplay with: FOREBAY_SEED=7 cargo test -p forebay-sim {test} -- --exact")
     );
-    assert!(failure(7, Some("main"), "no").ends_with("cargo test -p forebay-sim"));
+    assert!(failure(7, None, Some("main"), "no").ends_with("cargo test -p forebay-sim"));
+    assert!(failure(7, Some(3), None, "no").contains("replay with: FOREBAY_DRAWS=3 FOREBAY_SEED=7 cargo test"));
 }
