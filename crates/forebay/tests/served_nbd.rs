@@ -36,9 +36,11 @@ fn a_device_of_a_file_keeps_what_it_answered_whoever_serves_it_is_killed_and_one
             let (before, after) = (40 + dice.below(100), dice.below(60));
             model.run(&mut dice, &mut clients, before).unwrap();
             if life == 0 {
-                // Two are enough, for what is under way as for what comes. Before anybody was killed who may be answered by it.
+                // Two are enough, for what is under way as for what comes. Before anybody was killed who may be answered by it: the next
+                // one would wait for that for six minutes.
                 killed.take().unwrap().kill();
                 model.run(&mut dice, &mut clients, after + 20).unwrap();
+                model.settle(&mut clients).unwrap();
             }
             // More is asked while it is killed, and what was answered before counts.
             let killing = std::thread::spawn(move || {
