@@ -94,9 +94,7 @@ impl State {
         if beyond {
             let worth = pending.promised.map_or(Duration::ZERO, |promised| promised.worth);
             *self.given.entry(ring).or_default() += worth;
-            let length = Bytes(pending.buffer.len() as u64);
-            self.counters.beyond += length;
-            self.in_turn += length;
+            self.counters.beyond += Bytes(pending.buffer.len() as u64);
         }
         Some((pending, beyond))
     }
