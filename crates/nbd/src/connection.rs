@@ -2,7 +2,7 @@
 //! threads, and answered as they are done by a thread of the connection's own. A client that does not read its answers
 //! is not read from either, once its window is full.
 
-use crate::disk::{Disk, ZEROS_AT_ONCE, parts};
+use crate::disk::{Disk, ZEROS_AT_ONCE, parts, zeros};
 use crate::negotiation::BLOCK_SIZES;
 use crate::pool::Jobs;
 use crate::protocol::{Errno, REPLY_LEN, Request, command, command_flag, read_head, reply, skip};
@@ -175,8 +175,8 @@ fn done(disk: &dyn Disk, request: &Request, payload: Vec<u8>) -> Result<Vec<Slic
         command::FLUSH => disk.flush()?,
         _ if length == 0 => {}
         command::WRITE_ZEROES if request.flags & command_flag::NO_HOLE != 0 => {
-            for (at, length) in parts(offset, length, |at| disk.part_end(at)) {
-                disk.write(at, vec![0; length].into())?;
+            for (at, length) in parts(offset, length, disk.unit()) {
+                disk.write(at, zeros(length))?;
             }
         }
         _ => disk.punch(offset, length)?,

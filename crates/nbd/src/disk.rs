@@ -11,11 +11,20 @@ use std::sync::{PoisonError, RwLock};
 /// Zeros that are written at once, at most.
 pub(crate) const ZEROS_AT_ONCE: usize = 4 << 20;
 
-/// The parts of a range of which each ends where `part_end` says of its beginning, or at the end of the range.
-pub(crate) fn parts(offset: u64, length: u64, part_end: impl Fn(u64) -> u64) -> impl Iterator<Item = (u64, usize)> {
+static ZEROS: [u8; ZEROS_AT_ONCE] = [0; ZEROS_AT_ONCE];
+
+/// So many zeros, [`ZEROS_AT_ONCE`] at most.
+pub(crate) fn zeros(length: usize) -> Slice {
+    Slice::from_static(&ZEROS[..length])
+}
+
+/// The parts of a range that are zeroed at once: of whole units, as far as these are not larger.
+pub(crate) fn parts(offset: u64, length: u64, unit: u64) -> impl Iterator<Item = (u64, usize)> {
     let (mut at, end) = (offset, offset + length);
     std::iter::from_fn(move || {
-        let part = at..part_end(at).min(end);
+        let most = at + ZEROS_AT_ONCE as u64;
+        let units = most / unit * unit;
+        let part = at..if units > at { units } else { most }.min(end);
         at = part.end;
         (!part.is_empty()).then_some((part.start, (part.end - part.start) as usize))
     })
@@ -35,10 +44,9 @@ pub trait Disk: Send + Sync {
     /// Writes `bytes`; durable when it returns.
     fn write(&self, offset: u64, bytes: Slice) -> Result<()>;
 
-    /// Where zeros that are written from `at` on have to end at the latest, [`ZEROS_AT_ONCE`] further at most: what lies before and
-    /// behind that may be there without the other.
-    fn part_end(&self, at: u64) -> u64 {
-        at + ZEROS_AT_ONCE as u64
+    /// Of so many bytes, from each multiple of it on, a request that was not answered has changed all or none.
+    fn unit(&self) -> u64 {
+        1
     }
 
     /// Makes zeros, which take no space if the device trims; durable when it returns.
@@ -102,7 +110,6 @@ pub struct FileDisk {
     file: RwLock<Option<OpenFile>>,
     number: u64,
     size: u64,
-    /// Bytes that one request changes all or none of.
     unit: u64,
     failed: Failed,
 }
@@ -124,16 +131,14 @@ impl Failed {
     /// Makes zeros: where there are any they stay as they are, unless a write failed, over which they have to be written to stay.
     fn zero(
         &self,
-        (offset, length): (u64, u64),
-        part_end: impl Fn(u64) -> u64,
+        parts: impl Iterator<Item = (u64, usize)>,
         read: impl Fn(u64, usize) -> Result<Vec<Slice>>,
         write: impl Fn(u64, Slice) -> Result<()>,
     ) -> Result<()> {
-        let zeros = Slice::from(vec![0; length.min(ZEROS_AT_ONCE as u64) as usize]);
-        for (at, length) in parts(offset, length, part_end) {
-            let is_other = |part: &Slice| part[..] != zeros[..part.len()];
+        for (at, length) in parts {
+            let is_other = |part: &Slice| part[..] != ZEROS[..part.len()];
             if self.0.load(Ordering::Relaxed) || read(at, length)?.iter().any(is_other) {
-                write(at, zeros.slice(..length))?;
+                write(at, zeros(length))?;
             }
         }
         Ok(())
@@ -198,28 +203,20 @@ impl Disk for FileDisk {
         self.failed.noted(self.with(|file| file.write_at(Bytes(offset), bytes)))
     }
 
-    /// Of a unit that is parted, one half could be there without the other.
-    fn part_end(&self, at: u64) -> u64 {
-        end_of_units(at, self.unit)
+    fn unit(&self) -> u64 {
+        self.unit
     }
 
     /// Whatever is zero is left as it is, as long as no write failed: where nothing was ever written, nothing takes space afterwards.
     fn punch(&self, offset: u64, length: u64) -> Result<()> {
-        let (read, write) = (|at, length| self.read(at, length), |at, zeros| self.write(at, zeros));
-        self.failed.zero((offset, length), |at| self.part_end(at), read, write)
+        let parts = parts(offset, length, self.unit);
+        self.failed.zero(parts, |at, length| self.read(at, length), |at, zeros| self.write(at, zeros))
     }
 
     /// All that was acknowledged is durable, on as many targets as the file needs.
     fn flush(&self) -> Result<()> {
         self.with(|_| Ok(()))
     }
-}
-
-/// Where the last whole unit ends that is within what is written at once from `at` on.
-fn end_of_units(at: u64, unit: u64) -> u64 {
-    let most = at + ZEROS_AT_ONCE as u64;
-    let units = most / unit * unit;
-    if units > at { units } else { most }
 }
 
 /// Makes good what was cut off.

@@ -1,4 +1,4 @@
-use super::{Failed, Slice, ZEROS_AT_ONCE, end_of_units, of_file, parts};
+use super::{Failed, Slice, ZEROS_AT_ONCE, of_file, parts};
 use forebay_model::{Error, Kind, Result};
 use std::cell::{Cell, RefCell};
 
@@ -43,7 +43,7 @@ impl Stripe {
             let bytes = self.bytes.borrow();
             Ok(vec![Slice::copy_from_slice(&bytes[at as usize..at as usize + length])])
         };
-        self.failed.zero((at, length), |at| at + 4096, read, |at, zeros| self.write(at, &zeros))
+        self.failed.zero(parts(at, length, 1), read, |at, zeros| self.write(at, &zeros))
     }
 }
 
@@ -73,7 +73,7 @@ fn a_file_whose_stripe_somebody_else_has_or_that_was_removed_is_not_said_to_lack
 fn zeros_over_many_units_are_written_in_parts_that_end_where_units_do() {
     let most = ZEROS_AT_ONCE as u64;
     for unit in [4096, 65_536, 98_304, 4 << 20] {
-        let found: Vec<(u64, usize)> = parts(2713, 3 * most, |at| end_of_units(at, unit)).collect();
+        let found: Vec<(u64, usize)> = parts(2713, 3 * most, unit).collect();
         let mut at = 2713;
         for (begins, length) in &found {
             let end = begins + *length as u64;
@@ -86,6 +86,6 @@ fn zeros_over_many_units_are_written_in_parts_that_end_where_units_do() {
         assert!(at == 2713 + 3 * most && found.len() <= 5, "{unit}: {found:?}");
     }
     // What is changed in several steps anyway is parted where that is least.
-    assert_eq!(parts(2713, 2 * most, |at| end_of_units(at, 16 << 20)).count(), 2);
-    assert_eq!(parts(5, 0, |at| at + most).count(), 0);
+    assert_eq!(parts(2713, 2 * most, 16 << 20).count(), 2);
+    assert_eq!(parts(5, 0, 1).count(), 0);
 }

@@ -34,7 +34,7 @@ impl Memory {
 
 impl Disk for Memory {
     fn size(&self) -> u64 {
-        SIZE as u64
+        self.bytes.lock().unwrap().len() as u64
     }
 
     fn trims(&self) -> bool {
@@ -59,8 +59,8 @@ impl Disk for Memory {
         Ok(())
     }
 
-    fn part_end(&self, at: u64) -> u64 {
-        (at + 1).next_multiple_of(SIZE as u64 / 4)
+    fn unit(&self) -> u64 {
+        3 << 20
     }
 
     fn punch(&self, offset: u64, length: u64) -> Result<()> {
@@ -87,10 +87,14 @@ impl Place {
     }
 
     fn with(trims: bool) -> Place {
+        Place::of(SIZE, trims)
+    }
+
+    fn of(size: usize, trims: bool) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let address = folder.path().join("socket").display().to_string();
         let disk = Arc::new(Memory {
-            bytes: Mutex::new((0..SIZE).map(|n| (n % 251) as u8).collect()),
+            bytes: Mutex::new((0..size).map(|n| (n % 251) as u8).collect()),
             open: Watched::default(),
             flushes: Mutex::default(),
             written: Mutex::default(),
@@ -289,14 +293,13 @@ fn bytes_are_written_read_and_made_zeros() {
 }
 
 #[test]
-fn zeros_that_are_written_are_parted_where_the_device_says() {
-    let place = Place::new();
+fn zeros_that_are_written_are_parted_between_units() {
+    let place = Place::of(9 << 20, true);
     place.disk.open();
-    let (part, mut client) = (SIZE / 4, place.client());
-    let zeros = client.ask(command_flag::NO_HOLE, command::WRITE_ZEROES, 100, 3 * part as u32, &[]).unwrap();
+    let (unit, mut client) = (3 << 20, place.client());
+    let zeros = client.ask(command_flag::NO_HOLE, command::WRITE_ZEROES, 100, 2 * unit as u32, &[]).unwrap();
     assert_eq!(zeros.result, Ok(vec![]));
-    let parts = [(100, part - 100), (part as u64, part), (2 * part as u64, part), (3 * part as u64, 100)];
-    assert_eq!(*place.disk.written.lock().unwrap(), parts);
+    assert_eq!(*place.disk.written.lock().unwrap(), [(100, unit - 100), (unit as u64, unit), (2 * unit as u64, 100)]);
 }
 
 #[test]
