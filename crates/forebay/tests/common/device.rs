@@ -210,28 +210,21 @@ impl Model {
         assert!(differing.is_empty(), "bytes that differ from what was answered:\n{}", differing.join("\n"));
     }
 
-    /// What of `found` is neither what was answered nor all of a part without an answer, by blocks.
+    /// The blocks in which something was found that was not answered, with what was asked there and has no answer.
     fn differing(&self, found: &[u8], uncertain: &[(Range<usize>, Vec<u8>)]) -> Vec<String> {
         const BLOCK: usize = 4096;
-        let blocks = found.chunks(BLOCK).zip(self.bytes.chunks(BLOCK)).enumerate();
-        let lines = blocks.filter(|(_, (found, model))| found != model).map(|(block, (found, model))| {
-            let at = block * BLOCK;
-            let differ: Vec<usize> = (0..found.len()).filter(|i| found[*i] != model[*i]).map(|i| at + i).collect();
-            let (first, end) = (differ[0], differ[differ.len() - 1] + 1);
-            let zeros = differ.iter().filter(|i| found[**i - at] == 0).count();
-            let parts = uncertain.iter().filter(|(range, _)| range.start < at + BLOCK && at < range.end);
-            let parts = parts.map(|(range, new)| {
-                let within = differ.iter().filter(|i| range.contains(*i));
-                let (mut all, mut equal) = (0, 0);
-                within.for_each(|i| {
-                    all += 1;
-                    equal += usize::from(new[*i - range.start] == found[*i - at]);
-                });
-                format!("; {equal} of {all} as without an answer in {range:?}")
+        let differ = (0..SIZE).step_by(BLOCK).map(|at| at..at + BLOCK);
+        let differ = differ.filter(|block| found[block.clone()] != self.bytes[block.clone()]);
+        let said = |block: Range<usize>| {
+            let asked = uncertain.iter().filter_map(|(range, new)| {
+                let both = block.start.max(range.start)..block.end.min(range.end);
+                let asked = new.get(both.start - range.start..both.end.checked_sub(range.start)?)?;
+                (!asked.is_empty()).then(|| format!("; as asked of {range:?}: {}", found[both] == *asked))
             });
-            format!("{first}..{end}: {} bytes, {zeros} are zero{}", differ.len(), parts.collect::<String>())
-        });
-        lines.collect()
+            let zeros = found[block.clone()].iter().all(|byte| *byte == 0);
+            format!("{block:?}, zeros: {zeros}{}", asked.collect::<String>())
+        };
+        differ.map(said).collect()
     }
 }
 
