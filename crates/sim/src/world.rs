@@ -57,7 +57,9 @@ impl World {
     pub fn new(seed: u64) -> World {
         let timeline = Rc::new(Timeline::new(seed));
         let random = SimRandom { timeline: timeline.clone() };
-        (0..seeds::draws()).for_each(|_| _ = random.next_u64());
+        for _ in 0..seeds::draws() {
+            random.next_u64();
+        }
         World {
             seed,
             executor: Executor::new(|| ()),
