@@ -17,6 +17,7 @@ pub use memory::MemoryLimit;
 
 use crate::catalog::{RingRecord, Segment, Writers};
 use crate::promise::Signal;
+use crate::schedule::Event;
 use crate::segment::{Builder, Tables};
 use crate::target::Core;
 use durable::Due;
@@ -103,7 +104,7 @@ impl Work {
 
     /// Sequence after the last element that can be read.
     fn readable_end(&self) -> u64 {
-        let done = self.in_flight.iter().take_while(|i| i.done).last();
+        let done = self.in_flight.iter().take_while(|i| i.done.is_some()).last();
         done.map_or(self.progress.sequence, |i| i.end_sequence.max(self.progress.sequence))
     }
 }
@@ -160,7 +161,8 @@ struct InFlight {
     due: Moment,
     accepted: Moment,
     seals: bool,
-    done: bool,
+    /// Once it is written: how many flushes were begun by then.
+    done: Option<u64>,
 }
 
 impl Ring {
@@ -340,6 +342,12 @@ impl Ring {
         self.doubt_the_oldest();
         self.work.borrow_mut().state = RingState::Ready;
         self.progressed.notify();
+        let this = Rc::downgrade(self);
+        self.core.disk.tell(self.id, move |event| match (this.upgrade(), event) {
+            (Some(ring), Event::Flushed(flush)) => ring.flushed(flush),
+            (Some(ring), Event::Swept) => ring.consider_flush(),
+            (None, _) => {}
+        });
         loop {
             let arrival = self.next_arrival();
             match arrival {
@@ -476,7 +484,7 @@ impl Ring {
             due: Moment(u64::MAX),
             accepted: arrival.accepted,
             seals: false,
-            done: false,
+            done: None,
         });
         let at = open.at + Bytes(u64::from(offset));
         drop(work);
@@ -514,11 +522,11 @@ impl Ring {
     fn written(self: &Rc<Self>, number: u64) {
         let mut work = self.work.borrow_mut();
         let at = (number - work.first_in_flight) as usize;
-        work.in_flight[at].done = true;
+        work.in_flight[at].done = Some(self.core.disk.flushes_begun());
         // Blocks become readable in order.
         let Work { open, in_flight, .. } = &mut *work;
         if let Some(open) = open {
-            for item in in_flight.iter().take_while(|i| i.done) {
+            for item in in_flight.iter().take_while(|i| i.done.is_some()) {
                 if let Some(block) = item.block
                     && item.segment == open.summary.sequence
                     && block.index == open.next_written

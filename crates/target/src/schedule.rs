@@ -41,6 +41,7 @@ use forebay_env::{Buffer, Env, Geometry};
 use forebay_model::{Bytes, Error, Moment, Profile, Result, RingId};
 use state::{Choice, State};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -56,6 +57,26 @@ pub struct StreamId(pub u64);
 
 type Outcome = (Buffer, Result<()>);
 
+/// A flush of the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flush {
+    /// How many were begun with it.
+    pub(crate) number: u64,
+    /// When it was begun.
+    pub(crate) began: Moment,
+}
+
+/// What rings are told of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event {
+    /// A flush ended well, whoever asked for it.
+    Flushed(Flush),
+    /// A sweep over several rings is over.
+    Swept,
+}
+
+type Told = Rc<dyn Fn(Event)>;
+
 /// One target's scheduler. Cheap to clone; stays on the target's loop.
 #[derive(Clone)]
 pub struct Scheduler {
@@ -68,6 +89,7 @@ struct Inner {
     profile: RefCell<Profile>,
     state: RefCell<State>,
     patience: Cell<Duration>,
+    told: RefCell<BTreeMap<RingId, Told>>,
 }
 
 /// Classes of I/O, each with rules of its own about when it is due.
@@ -186,6 +208,7 @@ impl Scheduler {
                 profile: RefCell::new(profile),
                 state: RefCell::default(),
                 patience: Cell::new(METADATA_PATIENCE),
+                told: RefCell::default(),
             }),
         }
     }
@@ -251,6 +274,32 @@ impl Scheduler {
         state.expected.remove(&ring);
         state.given.remove(&ring);
         state.streams.end(beyond::stream(ring));
+        if !state.is_promised() {
+            state.streams.swept(None);
+        }
+        drop(state);
+        self.inner.told.borrow_mut().remove(&ring);
+    }
+
+    /// Tells a ring of each flush and sweep from now on. When a flush ended well, all writes are durable that had ended while
+    /// fewer flushes were begun than its number.
+    pub(crate) fn tell(&self, ring: RingId, told: impl Fn(Event) + 'static) {
+        self.inner.told.borrow_mut().insert(ring, Rc::new(told));
+    }
+
+    fn happened(&self, event: Event) {
+        let told: Vec<Told> = self.inner.told.borrow().values().cloned().collect();
+        told.into_iter().for_each(|told| told(event));
+    }
+
+    /// Whether more than one ring is promised a rate on a device that rotates: each may find the arm at another one.
+    pub(crate) fn alternates(&self) -> bool {
+        self.rotates() && self.inner.state.borrow().is_promised_to_several()
+    }
+
+    /// How many flushes were begun so far.
+    pub(crate) fn flushes_begun(&self) -> u64 {
+        self.inner.state.borrow().flushes_begun
     }
 
     /// Metadata waits for a moment between sweeps no longer than `patience` from now on.
@@ -265,9 +314,9 @@ impl Scheduler {
         self.pump();
     }
 
-    /// Whether sweeps go to several rings and none is at this one: what it has written will not soon be more.
-    pub(crate) fn is_elsewhere(&self, ring: RingId) -> bool {
-        self.inner.state.borrow().is_elsewhere(ring)
+    /// Whether guaranteed writes have the arm.
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.inner.state.borrow().sweeping
     }
 
     /// How long the next flush lasts for what a drive has taken beside guaranteed writes and not written, where something is promised.
@@ -512,8 +561,17 @@ impl Scheduler {
 
     fn choose(&self) -> Choice {
         let now = self.inner.env.clock.now();
-        let profile = self.inner.profile.borrow();
-        self.inner.state.borrow_mut().choose(&profile, now)
+        let (choice, swept) = {
+            let profile = self.inner.profile.borrow();
+            let mut state = self.inner.state.borrow_mut();
+            let swept = state.sweeping && state.is_promised_to_several();
+            let choice = state.choose(&profile, now);
+            (choice, swept && !state.sweeping)
+        };
+        if swept {
+            self.happened(Event::Swept);
+        }
+        choice
     }
 
     fn start(&self, class: Class, pending: Pending) {
@@ -551,7 +609,12 @@ impl Scheduler {
     fn start_flush(&self, waiting: Vec<Giver<Result<()>>>) {
         let io = self.inner.env.device.flush();
         let worst = self.inner.profile.borrow().flush;
-        self.inner.state.borrow_mut().pace.started(worst, self.inner.env.clock.now());
+        let began = self.inner.env.clock.now();
+        let flush = {
+            let mut state = self.inner.state.borrow_mut();
+            state.pace.started(worst, began);
+            Flush { number: state.flushes_begun, began }
+        };
         let this = self.clone();
         self.inner.env.spawner.detach(async move {
             let result = io.await;
@@ -563,6 +626,9 @@ impl Scheduler {
             }
             // Who waited for this flush must not believe an earlier failure undone.
             let result = this.failure().map_or(result, Err);
+            if result.is_ok() {
+                this.happened(Event::Flushed(flush));
+            }
             for waiter in waiting {
                 waiter.give(result.clone());
             }

@@ -262,8 +262,8 @@ struct Two {
 
 /// Two rings of the same guarantee, each of which takes so much of the disk; one is written as fast as it goes if it is
 /// `flooded`, at its rate otherwise, and the other one at its rate, beside readers of that and a writer of objects.
-fn two_rings(spec: DiskSpec, guarantee: Rate, fill_percent: f64, flooded: bool) -> Two {
-    let world = World::new(1);
+fn two_rings(seed: u64, spec: DiskSpec, guarantee: Rate, fill_percent: f64, flooded: bool) -> Two {
+    let world = World::new(seed);
     let disk = world.disk(spec.clone());
     let load = Load { guarantee, fill_percent, ..Load::headline(spec) };
     world.run(async {
@@ -299,7 +299,11 @@ fn two_rings(spec: DiskSpec, guarantee: Rate, fill_percent: f64, flooded: bool) 
         let rate = |bytes| Rate::of(Bytes(bytes), took);
         source.durable().await.unwrap();
         let missed = [&flooding, &other].map(|ring| ring.status().missed_deadlines);
-        assert_eq!((missed, target.disk().counters().missed_deadlines, source.lost()), ([0, 0], 0, 0));
+        assert_eq!(
+            (missed, target.disk().counters().missed_deadlines, source.lost()),
+            ([0, 0], 0, 0),
+            "{guarantee} each, flooded: {flooded}"
+        );
         Two {
             flooding: Rate::of(flooding.status().written - before, took),
             worst_second,
@@ -327,7 +331,7 @@ fn beside_a_ring_that_floods_another_one_keeps_its_promise_and_its_readers_and_w
     for (disk, guarantee) in
         disks.iter().flat_map(|(disk, rates)| rates.iter().map(move |rate| (disk, Rate::mb(*rate))))
     {
-        let two = two_rings(disk.clone().scaled(100), guarantee, 30.0, true);
+        let two = two_rings(1, disk.clone().scaled(100), guarantee, 30.0, true);
         let shown = format!("{}, {guarantee} each: {two:?}", disk.name);
         assert!(two.flooding >= guarantee && two.worst_second >= guarantee, "{shown}");
         let shared = two.flooding.0 - guarantee.0 + two.read.0 + two.objects.0;
@@ -337,17 +341,21 @@ fn beside_a_ring_that_floods_another_one_keeps_its_promise_and_its_readers_and_w
 
 #[test]
 fn two_rings_in_the_slowest_places_that_will_do_keep_their_promises_and_leave_the_rest_to_readers() {
-    for (disk, guarantee, fill) in [
-        (presets::wd15ears(), 20, 10.0),
-        (presets::wd15ears(), 25, 10.0),
-        (presets::wd15ears(), 30, 30.0),
-        (presets::cheetah15k(), 40, 10.0),
-        (presets::sata7200(), 30, 10.0),
+    // Where least is left it depends on chance which ring has the arm when the other one's deadlines call.
+    for (disk, guarantee, fill, seeds) in [
+        (presets::wd15ears(), 20, 10.0, 1),
+        (presets::wd15ears(), 25, 10.0, 1),
+        (presets::wd15ears(), 30, 10.0, 2),
+        (presets::wd15ears(), 30, 30.0, 1),
+        (presets::cheetah15k(), 40, 10.0, 2),
+        (presets::sata7200(), 30, 10.0, 4),
+        (presets::ssd(), 100, 10.0, 1),
     ] {
         let guarantee = Rate::mb(guarantee);
-        for flooded in [false, true] {
-            let two = two_rings(disk.clone().scaled(100), guarantee, fill, flooded);
-            let shown = format!("{}, {guarantee} each, {fill} % each, flooded: {flooded}: {two:?}", disk.name);
+        for (seed, flooded) in (1..=seeds).flat_map(|seed| [(seed, false), (seed, true)]) {
+            let two = two_rings(seed, disk.clone().scaled(100), guarantee, fill, flooded);
+            let shown =
+                format!("seed {seed}: {}, {guarantee} each, {fill} % each, flooded: {flooded}: {two:?}", disk.name);
             assert!(two.flooding >= guarantee && two.worst_second >= guarantee, "{shown}");
             assert!(two.read > Rate(0) && two.objects > Rate(0), "{shown}");
         }

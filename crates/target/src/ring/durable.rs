@@ -1,9 +1,9 @@
-//! When blocks must be durable, when the ring asks for a flush, and what follows from one: acknowledgement, segments
-//! that are settled, and from time to time a checkpoint.
+//! When blocks must be durable, when the ring asks for a flush, and what follows from one, whoever asked for it:
+//! acknowledgement, segments that are settled, and from time to time a checkpoint.
 
-use super::Ring;
+use super::{InFlight, Ring};
 use crate::admission;
-use crate::schedule::Promised;
+use crate::schedule::{Flush, Promised};
 use forebay_model::{Bytes, Moment, Rate};
 use std::rc::Rc;
 use std::time::Duration;
@@ -55,14 +55,21 @@ impl Ring {
         let reserve = self.flush_reserve(lag);
         let wait_until = {
             let mut work = self.work.borrow_mut();
-            let Some(oldest) = work.in_flight.front().filter(|i| i.done) else { return };
+            let Some(oldest) = work.in_flight.front().filter(|i| i.done.is_some()) else { return };
             if work.flushing || work.failure.is_some() {
                 return;
             }
-            // In the middle of a sweep a flush costs a turn; elsewhere it only becomes longer by waiting.
+            // In the middle of a sweep a flush costs a turn, or the way to the next ring; what all of them wrote one flush covers.
             let disk = &self.core.disk;
-            let good_moment = !disk.rotates() || disk.is_elsewhere(self.id) || work.in_flight.iter().all(|i| i.done);
-            let urgent = oldest.due - (reserve + disk.owed());
+            let good_moment = if disk.alternates() {
+                !disk.is_sweeping()
+            } else {
+                !disk.rotates() || work.in_flight.iter().all(|i| i.done.is_some())
+            };
+            // Where the arm goes from ring to ring, another one's writes or flush may be under way: with half a flush for that
+            // no block was late, and a whole one took what is left for others.
+            let others = if disk.alternates() { self.core.profile().flush / 2 } else { Duration::ZERO };
+            let urgent = oldest.due - (reserve + others + disk.owed());
             let earliest = if good_moment { (work.last_flush + lag / 8).min(urgent) } else { urgent };
             let pressed = work.stopping || work.at_risk * 2 > self.at_risk_limit();
             if now < earliest && !pressed {
@@ -92,20 +99,17 @@ impl Ring {
         }
         let this = self.clone();
         self.core.disk.env().spawner.detach(async move {
-            let covered = {
-                let work = this.work.borrow();
-                work.first_in_flight + work.in_flight.iter().take_while(|i| i.done).count() as u64
-            };
             let result = this.core.disk.flush().await;
+            this.work.borrow_mut().flushing = false;
             match result {
-                Ok(()) => this.flushed(covered),
+                Ok(()) => this.consider_flush(),
                 Err(error) => this.fail(error),
             }
         });
     }
 
-    /// Everything before `covered` (counted since opening) is durable.
-    pub(super) fn flushed(self: &Rc<Self>, covered: u64) {
+    /// A flush ended well: all is durable that was written before it began.
+    pub(super) fn flushed(self: &Rc<Self>, flush: Flush) {
         let now = self.core.disk.env().clock.now();
         let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
         let mut settled = 0usize;
@@ -113,9 +117,9 @@ impl Ring {
         let guaranteed = self.core.with_ring(self.id, |r| r.spec.guarantee) != Rate(0);
         {
             let mut work = self.work.borrow_mut();
-            work.flushing = false;
-            while work.first_in_flight < covered {
-                let item = work.in_flight.pop_front().expect("covered blocks are in flight");
+            let is_covered = |item: &mut InFlight| item.done.is_some_and(|begun| begun < flush.number);
+            while let Some(item) = work.in_flight.pop_front_if(is_covered) {
+                work.last_flush = work.last_flush.max(flush.began);
                 work.first_in_flight += 1;
                 work.at_risk -= item.length;
                 if guaranteed && item.block.is_some() && now > item.due.max(item.accepted + lag) {

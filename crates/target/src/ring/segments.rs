@@ -141,7 +141,7 @@ impl Ring {
                 due: due.by,
                 accepted,
                 seals: i + 1 == n,
-                done: false,
+                done: None,
             });
             drop(work);
             let at = open.at + Bytes(u64::from(start)) + Bytes::mib(1) * i as u64;

@@ -37,6 +37,21 @@ fn what_waits_is_flushed_within_the_interval_without_being_asked() {
 }
 
 #[test]
+fn the_flush_of_one_ring_acknowledges_what_was_written_of_all() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let seldom = RingSpec { flush_interval: Duration::from_secs(40), ..small("/seldom", Bytes::mib(4)) };
+    let [seldom, often] = [seldom, small("/often", Bytes::mib(4))].map(|spec| fake.create(&target, spec).unwrap());
+    for ring in [&seldom, &often] {
+        let mut writer = Writer::new(&fake, ring);
+        fake.run(async { writer.element(&[1; 500]).await.unwrap() });
+        writer.send().unwrap();
+    }
+    fake.wait(Duration::from_secs(2));
+    assert_eq!([&seldom, &often].map(|ring| ring.progress().sequence), [1, 1]);
+}
+
+#[test]
 fn a_ring_has_one_writer_at_a_time() {
     let fake = Fake::new(Bytes::mib(64), false);
     let target = fake.target();

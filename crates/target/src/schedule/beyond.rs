@@ -94,7 +94,9 @@ impl State {
         if beyond {
             let worth = pending.promised.map_or(Duration::ZERO, |promised| promised.worth);
             *self.given.entry(ring).or_default() += worth;
-            self.counters.beyond += Bytes(pending.buffer.len() as u64);
+            let length = Bytes(pending.buffer.len() as u64);
+            self.counters.beyond += length;
+            self.in_turn += length;
         }
         Some((pending, beyond))
     }

@@ -90,6 +90,8 @@ pub(super) struct State {
     pub(super) polite_flushes: VecDeque<Giver<Result<()>>>,
     pub(super) polite_until: Moment,
     pub(super) flushing: bool,
+    /// Flushes that were begun.
+    pub(super) flushes_begun: u64,
     guaranteed_in_flight: Bytes,
     normal_in_flight: usize,
     metadata_in_flight: usize,
@@ -109,6 +111,8 @@ pub(super) struct State {
     /// Where the last one ends that was neither a record nor metadata: what logs are chosen by.
     pub(super) tracker: Bytes,
     pub(super) sweeping: bool,
+    /// Bytes of what has turns since the last sweep began: of normal I/O, and of rings beyond what they were promised.
+    pub(super) in_turn: Bytes,
     /// When the platters have taken all that was written, by the profile.
     platters_free: Moment,
     /// Until when the platters are busy with normal writes and metadata that the drive has taken, by the profile; and whether
@@ -333,6 +337,7 @@ impl State {
 
     fn begin_flush(&mut self, backlog: bool) -> Choice {
         self.flushing = true;
+        self.flushes_begun += 1;
         self.owed_anew = false;
         self.dirty = self.guaranteed_in_flight > Bytes::ZERO;
         self.flush_moves = std::mem::replace(&mut self.metadata_dirty, self.metadata_in_flight > 0);
@@ -444,6 +449,8 @@ impl State {
                 return Choice::Wait(Some(now + (slack - AHEAD)));
             }
             self.sweeping = true;
+            let had = std::mem::take(&mut self.in_turn);
+            self.streams.swept(self.is_promised().then_some(had));
             self.visited.clear();
             self.counters.sweeps += 1;
             // The platters begin when the reads under way have ended.
@@ -546,6 +553,7 @@ impl State {
             Class::Normal => {
                 self.normal_busy += worst;
                 self.normal_in_flight += 1;
+                self.in_turn += length;
                 self.counters.normal += length;
                 if pending.direction == Direction::Write {
                     self.platters_free = self.platters_free.max(now) + takes;

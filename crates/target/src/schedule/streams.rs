@@ -4,8 +4,9 @@
 //!
 //! Where a turn costs a seek, slices are long, and the stream whose turn it is keeps it through a short pause, as
 //! readers think between reads. A new stream comes next, with a short slice: who asks for little does not wait until
-//! all who ask for much had their turns. Beside a promise a round of long slices may take half a minute: a stream for
-//! which others wait is hastened, and then has every second turn, and all of them are short.
+//! all who ask for much had their turns. Beside a promise the arm leaves for each sweep, and a slice is no longer than twice
+//! what is done between two of them: a longer one would save few seeks, and a round of them could take minutes where little is
+//! left. A stream for which others wait is hastened, and then has every second turn, and all of them are short.
 
 use super::{Direction, Pending, StreamId, beyond};
 use forebay_model::{Bytes, Moment, RingId};
@@ -73,6 +74,8 @@ pub(super) struct Streams {
     had_last: bool,
     /// Whether it may have all turns, and not only every second one.
     every_turn: bool,
+    /// What had turns between two sweeps of late, if the arm leaves for these.
+    between_sweeps: Option<Bytes>,
 }
 
 impl Streams {
@@ -208,6 +211,12 @@ impl Streams {
         Turn::Nobody
     }
 
+    /// The arm leaves for a sweep, and what has turns had so much since the last one; nothing, if it leaves for none any more.
+    pub(super) fn swept(&mut self, had: Option<Bytes>) {
+        let before = self.between_sweeps.unwrap_or(SLICE_ROTATING);
+        self.between_sweeps = had.map(|had| had.max(before / 2));
+    }
+
     /// An I/O that nobody wants any more, if it is the next of its stream.
     pub(super) fn take_unwanted(&mut self) -> Option<Pending> {
         let unwanted =
@@ -279,6 +288,7 @@ impl Streams {
             let asking =
                 self.streams.iter().filter(|s| !s.queue.is_empty() || s.in_flight > 0 || s.beyond).count() as u64;
             let most = if self.hastened.is_some() { SLICE_LEAST } else { SLICE_ROTATING };
+            let most = self.between_sweeps.map_or(most, |had| (had * 2).clamp(SLICE_LEAST, most));
             (ROUND / asking.max(1)).clamp(SLICE_LEAST, most)
         } else {
             SLICE_FLAT

@@ -381,6 +381,30 @@ fn streams_take_turns_with_slices_and_a_new_one_comes_next_with_a_short_one() {
 }
 
 #[test]
+fn turns_are_short_where_the_arm_leaves_for_sweeps_after_little_and_long_where_it_does_not() {
+    let turns = |swept: &[Option<Bytes>]| {
+        let mut rig = Rig::new(true);
+        swept.iter().for_each(|had| rig.state.streams.swept(*had));
+        (0..200).for_each(|n| [1, 2].into_iter().for_each(|stream| rig.read(stream, stream * 5000 + n)));
+        let mut order = Vec::new();
+        while order.len() < 200 {
+            match rig.next() {
+                Did::Read(mib) => order.push(mib),
+                _ => rig.end(),
+            }
+        }
+        order.chunk_by(|a, b| a + 1 == *b).map(<[u64]>::len).max().expect("there are some")
+    };
+    let little = Some(Bytes::mib(6));
+    assert_eq!(turns(&[]), 64);
+    // Of what was done before the last sweep at least half counts: one that called early says little.
+    assert_eq!(turns(&[little]), 64);
+    assert_eq!(turns(&[little, little, little, little]), 12);
+    assert_eq!(turns(&[Some(Bytes::ZERO); 9]), 8);
+    assert_eq!(turns(&[little, little, little, little, None]), 64);
+}
+
+#[test]
 fn a_short_pause_keeps_the_turn() {
     let mut rig = Rig::new(true);
     rig.read(1, 0);

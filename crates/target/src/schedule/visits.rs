@@ -23,11 +23,6 @@ impl State {
         self.is_promised_to_several() && self.guaranteed.iter().all(|(ring, queue)| queue.is_empty() || promised(ring))
     }
 
-    /// Whether sweeps go to several rings and none is at this one: what waits there is for its next visit.
-    pub(super) fn is_elsewhere(&self, ring: RingId) -> bool {
-        self.gathers() && !(self.sweeping && self.current_ring == Some(ring))
-    }
-
     /// Whether a sweep over several rings has emptied each of them once: what came to the first meanwhile is for the next.
     pub(super) fn has_been_everywhere(&self) -> bool {
         let goes_on = self.current_ring.is_some_and(|ring| self.waits(ring));
