@@ -11,6 +11,8 @@ use std::time::Duration;
 const FACTOR: u32 = 4;
 /// How long something has to have been under way before anything is said.
 const SPAN: Duration = Duration::from_secs(5);
+/// The span moves in so many parts, so that what begins within one is found soon after as long as it takes.
+const PARTS: usize = 4;
 /// So long it counts what was found: who knew of it asks little since, and it may have passed.
 const COUNTS: Duration = Duration::from_secs(60);
 /// No I/O counts for less: what is shorter has to do with the machine, and not with the device.
@@ -21,21 +23,33 @@ pub(super) struct Pace {
     in_flight: usize,
     /// Since when the device has not been idle.
     since: Option<Moment>,
+    /// When something ended last.
+    ended_at: Moment,
     /// What is under way takes this long at the worst.
     under_way: Duration,
-    /// Of this span: how long the device was not idle, and what ended meanwhile takes at the worst.
-    taken: Duration,
-    worth: Duration,
-    /// What was found in the last whole span, and when that ended.
+    /// The parts of this span, the current one first.
+    parts: [Part; PARTS],
+    /// What was found when the last part was over, and when that was.
     found: u32,
     found_at: Moment,
     /// How long the device was not idle, as far as that ended.
     busy: Duration,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// How long the device was not idle.
+    taken: Duration,
+    /// What ended meanwhile takes so long at the worst.
+    worth: Duration,
+}
+
 impl Pace {
     /// Something that takes `worst` by the profile begins.
     pub(super) fn started(&mut self, worst: Duration, now: Moment) {
+        if self.in_flight == 0 && now.since(self.ended_at) >= COUNTS {
+            self.parts = Default::default();
+        }
         self.in_flight += 1;
         self.under_way += worst.max(LEAST);
         self.since.get_or_insert(now);
@@ -46,15 +60,17 @@ impl Pace {
         let worst = worst.max(LEAST);
         self.in_flight -= 1;
         self.under_way -= worst;
-        self.worth += worst;
+        self.parts[0].worth += worst;
         if let Some(since) = self.since {
-            self.taken += now.since(since);
+            self.parts[0].taken += now.since(since);
             self.busy += now.since(since);
         }
         self.since = (self.in_flight > 0).then_some(now);
-        if self.taken >= SPAN {
+        self.ended_at = now;
+        if self.parts[0].taken >= SPAN / PARTS as u32 {
             (self.found, self.found_at) = (self.slower(now), now);
-            (self.taken, self.worth) = (Duration::ZERO, Duration::ZERO);
+            self.parts.rotate_right(1);
+            self.parts[0] = Part::default();
         }
     }
 
@@ -65,11 +81,12 @@ impl Pace {
 
     /// How many times longer than at its worst by the profile the device takes; 0 if that is not worth a word.
     pub(super) fn slower(&self, now: Moment) -> u32 {
-        let taken = self.taken + self.since.map_or(Duration::ZERO, |since| now.since(since));
+        let taken = self.parts.iter().map(|part| part.taken).sum::<Duration>()
+            + self.since.map_or(Duration::ZERO, |since| now.since(since));
         if taken < SPAN {
             return if now.since(self.found_at) < COUNTS { self.found } else { 0 };
         }
-        let worth = (self.worth + self.under_way).max(LEAST);
+        let worth = (self.parts.iter().map(|part| part.worth).sum::<Duration>() + self.under_way).max(LEAST);
         let times = (taken.as_nanos() / worth.as_nanos()).min(u128::from(u32::MAX)) as u32;
         if times >= FACTOR { times } else { 0 }
     }

@@ -37,7 +37,18 @@ fn what_was_found_of_a_device_that_nobody_uses_since_counts_for_a_minute() {
     one_by_one(&mut pace, 0, 1000, 10_000);
     assert!(pace.slower(at(60_000)) > 0);
     assert_eq!(pace.slower(at(80_000)), 0);
-    assert!(one_by_one(&mut pace, 80_000, 1000, 10_000) > 0);
+    assert_eq!(one_by_one(&mut pace, 80_000, 10, 2_000), 0, "what was before is forgotten, not averaged");
+    assert!(one_by_one(&mut pace, 82_000, 1000, 10_000) > 0);
+}
+
+#[test]
+fn it_is_noticed_soon_wherever_in_a_span_it_begins() {
+    for begins in (20_000..26_000).step_by(100) {
+        let mut pace = Pace::default();
+        assert_eq!(one_by_one(&mut pace, 0, 10, begins), 0);
+        let said = one_by_one(&mut pace, begins, 500, 7_000);
+        assert!(said >= 30, "{said} after seven seconds of it, begun at {begins} ms");
+    }
 }
 
 #[test]
