@@ -608,12 +608,12 @@ impl Scheduler {
 
     fn start_flush(&self, waiting: Vec<Giver<Result<()>>>) {
         let io = self.inner.env.device.flush();
-        let worst = self.inner.profile.borrow().flush;
         let began = self.inner.env.clock.now();
-        let flush = {
+        let (flush, worst) = {
             let mut state = self.inner.state.borrow_mut();
+            let worst = state.flush_worst(&self.inner.profile.borrow());
             state.pace.started(worst, began);
-            Flush { number: state.flushes_begun, began }
+            (Flush { number: state.flushes_begun, began }, worst)
         };
         let this = self.clone();
         self.inner.env.spawner.detach(async move {

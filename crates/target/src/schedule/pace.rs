@@ -13,7 +13,7 @@ const FACTOR: u32 = 4;
 const SPAN: Duration = Duration::from_secs(5);
 /// The span moves in so many parts, so that what begins within one is found soon after as long as it takes.
 const PARTS: usize = 4;
-/// So long it counts what was found: who knew of it asks little since, and it may have passed.
+/// After so long without I/O what was found is forgotten: who knew of it asks little since, and it may have passed.
 const COUNTS: Duration = Duration::from_secs(60);
 /// No I/O counts for less: what is shorter has to do with the machine, and not with the device.
 const LEAST: Duration = Duration::from_millis(1);
@@ -29,9 +29,8 @@ pub(super) struct Pace {
     under_way: Duration,
     /// The parts of this span, the current one first.
     parts: [Part; PARTS],
-    /// What was found when the last part was over, and when that was.
+    /// What was found when the last part was over.
     found: u32,
-    found_at: Moment,
     /// How long the device was not idle, as far as that ended.
     busy: Duration,
 }
@@ -48,7 +47,7 @@ impl Pace {
     /// Something that takes `worst` by the profile begins.
     pub(super) fn started(&mut self, worst: Duration, now: Moment) {
         if self.in_flight == 0 && now.since(self.ended_at) >= COUNTS {
-            self.parts = Default::default();
+            (self.parts, self.found) = Default::default();
         }
         self.in_flight += 1;
         self.under_way += worst.max(LEAST);
@@ -68,7 +67,7 @@ impl Pace {
         self.since = (self.in_flight > 0).then_some(now);
         self.ended_at = now;
         if self.parts[0].taken >= SPAN / PARTS as u32 {
-            (self.found, self.found_at) = (self.slower(now), now);
+            self.found = self.slower(now);
             self.parts.rotate_right(1);
             self.parts[0] = Part::default();
         }
@@ -81,10 +80,13 @@ impl Pace {
 
     /// How many times longer than at its worst by the profile the device takes; 0 if that is not worth a word.
     pub(super) fn slower(&self, now: Moment) -> u32 {
-        let taken = self.parts.iter().map(|part| part.taken).sum::<Duration>()
-            + self.since.map_or(Duration::ZERO, |since| now.since(since));
+        if self.in_flight == 0 && now.since(self.ended_at) >= COUNTS {
+            return 0;
+        }
+        let under_way = self.since.map_or(Duration::ZERO, |since| now.since(since));
+        let taken = self.parts.iter().map(|part| part.taken).sum::<Duration>() + under_way;
         if taken < SPAN {
-            return if now.since(self.found_at) < COUNTS { self.found } else { 0 };
+            return self.found;
         }
         let worth = (self.parts.iter().map(|part| part.worth).sum::<Duration>() + self.under_way).max(LEAST);
         let times = (taken.as_nanos() / worth.as_nanos()).min(u128::from(u32::MAX)) as u32;

@@ -92,6 +92,8 @@ pub(super) struct State {
     pub(super) flushing: bool,
     /// Flushes that were begun.
     pub(super) flushes_begun: u64,
+    /// How long what was given to the drive since the last one took at the worst.
+    unflushed: Duration,
     guaranteed_in_flight: Bytes,
     normal_in_flight: usize,
     metadata_in_flight: usize,
@@ -347,6 +349,14 @@ impl State {
         Choice::Flush(self.flushes.drain(..).chain(self.polite_flushes.drain(..)).collect())
     }
 
+    /// How long the flush that begins takes at the worst: no drive that turns needs longer than for writing anew what it was given since
+    /// the last one, however long the longest took when it was measured.
+    pub(super) fn flush_worst(&mut self, profile: &Profile) -> Duration {
+        // What is under way may be left to the next one.
+        let unflushed = std::mem::replace(&mut self.unflushed, self.busy);
+        if profile.rotates { profile.flush.min(unflushed + profile.full_seek) } else { profile.flush }
+    }
+
     /// The flush under way has ended.
     pub(super) fn flushed(&mut self, result: &Result<()>, now: Moment) {
         self.flushing = false;
@@ -527,6 +537,9 @@ impl State {
             self.owed_until = self.owed_until + worst + profile.full_seek * 2;
         }
         self.pace.started(worst, now);
+        if pending.direction == Direction::Write {
+            self.unflushed += worst;
+        }
         self.head = offset + length;
         if matches!(class, Class::Guaranteed | Class::Normal) {
             self.tracker = self.head;
