@@ -81,7 +81,7 @@ pub fn lose_one(loss: &Loss) -> Recovery {
         let (files, components, written) = (cluster.files_on(node), components.clone(), written.clone());
         world.spawner().spawn(async move {
             let told = |file: FileId, rebuilt: Result<Rebuilt>| {
-                let Rebuilt { components: some, written: bytes } =
+                let Rebuilt { components: some, written: bytes, .. } =
                     rebuilt.unwrap_or_else(|error| panic!("{file} is rebuilt: {error:?}"));
                 components.set(components.get() + u64::from(some));
                 written.set(written.get() + bytes);

@@ -28,6 +28,8 @@ pub const MOST_AT_ONCE: Bytes = Bytes::mib(4);
 pub const WINDOW: Bytes = Bytes::mib(16);
 /// The most requests without an answer on one connection.
 pub const MOST_PENDING: usize = 64;
+/// Bytes are lost, and found damaged, in blocks of so many.
+pub const LOST_TOGETHER: Bytes = Bytes::kib(4);
 /// The most bytes of attributes in one answer (and always one attribute).
 pub const MOST_ATTRIBUTES: usize = 256 << 10;
 /// The most bytes of attributes that ride along with what is known of an object.
@@ -65,6 +67,8 @@ impl Command {
     pub const SET_ATTRIBUTES: Command = Command(61);
     /// [`Ask::Snapshot`].
     pub const SNAPSHOT_OBJECT: Command = Command(62);
+    /// [`Ask::Lose`].
+    pub const LOSE_OBJECT: Command = Command(63);
     /// [`crate::lock::Lock`].
     pub const LOCK: Command = Command(80);
     /// [`crate::lock::Unlock`].
@@ -183,6 +187,16 @@ pub enum Ask {
         /// The first byte.
         offset: u64,
         /// How many.
+        length: u64,
+    },
+    /// Says that bytes are lost: from now on reading any of them is [`forebay_model::Kind::Damaged`], until they are written
+    /// again: [`ObjectReply::Done`]. The object is so long at least.
+    Lose {
+        /// The object.
+        id: ObjectId,
+        /// The first byte, which is the first of a block of [`LOST_TOGETHER`].
+        offset: u64,
+        /// How many, up to [`MOST_AT_ONCE`]: to the end of a block, or of the object.
         length: u64,
     },
     /// Makes durable what was answered as buffered: [`ObjectReply::Done`].
@@ -307,6 +321,7 @@ impl ObjectRequest {
             Ask::Append { .. } => Command::APPEND_OBJECT,
             Ask::Truncate { .. } => Command::TRUNCATE_OBJECT,
             Ask::Punch { .. } => Command::PUNCH_OBJECT,
+            Ask::Lose { .. } => Command::LOSE_OBJECT,
             Ask::Flush { .. } => Command::FLUSH_OBJECTS,
             Ask::Attributes { .. } => Command::ATTRIBUTES,
             Ask::SetAttributes { .. } => Command::SET_ATTRIBUTES,
@@ -318,6 +333,7 @@ impl ObjectRequest {
     pub fn weight(&self, payload: usize) -> usize {
         match self.ask {
             Ask::Read { length, .. } => length.min(MOST_AT_ONCE.0 as u32) as usize,
+            Ask::Lose { length, .. } => length.min(MOST_AT_ONCE.0) as usize,
             _ => payload,
         }
     }
@@ -345,7 +361,9 @@ impl ObjectRequest {
             }
             Ask::Append { id: of, placement, durability } => body::write(&(target, of, placement, durability)),
             Ask::Truncate { id: of, size } => body::write(&(target, of, size)),
-            Ask::Punch { id: of, offset, length } => body::write(&(target, of, offset, length)),
+            Ask::Punch { id: of, offset, length } | Ask::Lose { id: of, offset, length } => {
+                body::write(&(target, of, offset, length))
+            }
             Ask::Attributes { id: of, page, from } => body::write(&(target, of, page, from)),
             Ask::SetAttributes { id: of, changes } => body::write(&(target, of, changes)),
             Ask::Snapshot { id: new, of } => body::write(&(target, new, of)),
@@ -396,6 +414,9 @@ impl ObjectRequest {
             }
             Command::PUNCH_OBJECT => {
                 body::read(body).map(|(target, id, offset, length)| (target, Ask::Punch { id, offset, length }))?
+            }
+            Command::LOSE_OBJECT => {
+                body::read(body).map(|(target, id, offset, length)| (target, Ask::Lose { id, offset, length }))?
             }
             Command::FLUSH_OBJECTS => {
                 body::read(body).map(|(target, scope, epoch)| (target, Ask::Flush { scope, epoch }))?

@@ -106,6 +106,10 @@ pub trait Components {
     /// Written wholly or not at all; `bytes` one behind the other.
     fn write(&self, component: u32, at: Bytes, bytes: Vec<Slice>, durability: Durability) -> Asked<()>;
 
+    /// These bytes of a component are lost: reading any of them is [`Kind::Damaged`] until they are written again. Durable. In whole
+    /// blocks of [`forebay_wire::object::LOST_TOGETHER`], but for a last one in which the component ends; it is so long at least.
+    fn lose(&self, component: u32, at: Bytes, length: Bytes) -> Asked<()>;
+
     /// Cuts a component, or lengthens it with zeros. Durable.
     fn truncate(&self, component: u32, size: Bytes) -> Asked<()>;
 

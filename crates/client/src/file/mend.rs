@@ -15,14 +15,14 @@ use forebay_model::layout::update::Extent;
 use forebay_model::layout::{LARGEST, Raid, parity};
 use forebay_model::object::Durability;
 use forebay_model::{Bytes, Error, Kind, Result};
-use forebay_wire::object::MOST_AT_ONCE;
+use forebay_wire::object::{LOST_TOGETHER, MOST_AT_ONCE};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// What is damaged is told apart so finely.
-pub(super) const GRAIN: Bytes = Bytes::kib(4);
+pub(super) const GRAIN: Bytes = LOST_TOGETHER;
 
 /// A part of a component that can be had from nowhere.
 #[derive(Debug, Clone)]

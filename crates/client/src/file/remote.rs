@@ -236,6 +236,16 @@ impl Shared {
         Ok(())
     }
 
+    async fn lose(self: &Rc<Self>, component: u32, at: Bytes, length: Bytes) -> Result<()> {
+        let (end, mut offset) = ((at + length).0, at.0);
+        while offset < end {
+            let length = (end - offset).min(MOST_AT_ONCE.0);
+            self.ask_of_made(component, |id| id, |id| Ask::Lose { id, offset, length }, Vec::new()).await?;
+            offset += length;
+        }
+        Ok(())
+    }
+
     async fn flush(self: &Rc<Self>, component: u32) -> Result<()> {
         let epoch = self.epochs.borrow_mut().remove(&component);
         let flush = |id| Ask::Flush { scope: Scope::Object(id), epoch };
@@ -265,6 +275,11 @@ impl Components for RemoteComponents {
     fn write(&self, component: u32, at: Bytes, bytes: Vec<Slice>, durability: Durability) -> Asked<()> {
         let shared = self.shared.clone();
         self.start(async move { shared.write(component, at, bytes, durability).await })
+    }
+
+    fn lose(&self, component: u32, at: Bytes, length: Bytes) -> Asked<()> {
+        let shared = self.shared.clone();
+        self.start(async move { shared.lose(component, at, length).await })
     }
 
     fn truncate(&self, component: u32, size: Bytes) -> Asked<()> {

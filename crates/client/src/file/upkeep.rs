@@ -25,6 +25,8 @@ pub struct Progress {
     pub end: Bytes,
     /// Bytes that were written.
     pub written: Bytes,
+    /// Bytes of the component that are lost, since others of which they would be made are damaged.
+    pub lost: Bytes,
 }
 
 /// What a step of scrubbing found.
@@ -80,8 +82,8 @@ impl FileEngine {
     }
 
     /// Rebuilds so much more of a component. What is zero is not written. At the end of it, the component is used again by all;
-    /// true then. What is lost is an error that names the bytes of the file; the rest is rebuilt all the same if whoever is
-    /// told goes on from there with `progress.at` behind it.
+    /// true then. What is damaged in too many of the others is lost in this one from then on: reading it says so, and it is made of them again
+    /// should they be readable later. What others have that cannot be asked is an error that names the bytes of the file.
     pub async fn rebuild(&self, component: u32, progress: &mut Progress, step: Bytes) -> Result<bool> {
         let mut now = *progress;
         let rebuilt = self.to_its_end(move |file| async move {
@@ -273,7 +275,9 @@ impl File {
                 at += length;
             }
             for (extent, written) in wave.iter().zip(all(wave.iter().map(|unit| self.rebuild_unit(*unit))).await) {
-                progress.written += written?;
+                let (written, lost) = written?;
+                progress.written += written;
+                progress.lost += lost;
                 progress.at += extent.length;
             }
         }
@@ -291,31 +295,42 @@ impl File {
         reach.check_filling(component)?;
         reach.components.rebuilt(component).await?;
         reach.is_whole(component);
+        if progress.lost > Bytes::ZERO {
+            // Who scrubs the file says which bytes of it that are, and of which others.
+            reach.components.found_damaged();
+        }
         Ok(true)
     }
 
-    /// Rebuilds a part of a unit, and says how much of it was written.
-    async fn rebuild_unit(&self, extent: Extent) -> Result<Bytes> {
+    /// Rebuilds a part of a unit, and says how much of it was written, and how much is lost.
+    async fn rebuild_unit(&self, extent: Extent) -> Result<(Bytes, Bytes)> {
         let (reach, Extent { place, length }) = (&self.reach, extent);
         let _guard = match reach.is_alone() {
             true => None,
             false => Some(reach.lock(place).await?),
         };
         let part = reach.read(extent, Locked::Yes).await;
-        if let Some(gone) = part.gone.first() {
+        if let Some(gone) = part.gone.iter().find(|gone| gone.error.kind != Kind::Damaged) {
             let lost = joined(part.gone.iter().flat_map(|gone| reach.bytes_in(gone.extent)));
             let named: Vec<String> = lost.iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
             let what = format!("component {} cannot be rebuilt, bytes {} are lost", place.component, named.join(", "));
             return Err(gone.error.clone().of(what));
         }
-        if part.bytes.iter().all(|byte| *byte == 0) {
-            return Ok(Bytes::ZERO);
+        let is_zero = part.bytes.iter().all(|byte| *byte == 0);
+        let (mut done, mut lost) = (Ok(()), Bytes::ZERO);
+        if !is_zero {
+            done = reach.components.write(place.component, place.at, vec![part.bytes], Durability::Buffered).await;
         }
-        let written = reach.components.write(place.component, place.at, vec![part.bytes], Durability::Buffered).await;
-        if written.as_ref().is_err_and(|error| error.kind == Kind::Restarted) {
+        for Gone { extent: Extent { place, length }, .. } in part.gone {
+            if done.is_ok() {
+                done = reach.components.lose(place.component, place.at, length).await;
+                lost += length;
+            }
+        }
+        if done.as_ref().is_err_and(|error| error.kind == Kind::Restarted) {
             reach.tear(place.component);
         }
-        written.map(|()| length)
+        done.map(|()| (if is_zero { Bytes::ZERO } else { length }, lost))
     }
 }
 

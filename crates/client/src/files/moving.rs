@@ -12,10 +12,12 @@ use bytes::Bytes as Slice;
 use forebay_env::together::all;
 use forebay_model::object::{Durability, LENGTHS, MOST_SET, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
-use forebay_wire::control::files::{Displaced, Relocate, Relocated, Relocating, Relocation};
+use forebay_wire::control::files::{Displaced, FoundDamaged, Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Question, Reply};
-use forebay_wire::object::{Ask, DESCRIBED, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion};
+use forebay_wire::object::{
+    Ask, DESCRIBED, LOST_TOGETHER, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,6 +35,17 @@ pub struct Moved {
     pub components: u32,
     /// Bytes that were written for that.
     pub written: Bytes,
+    /// Bytes of these components that were lost where they lay, and are where they lie now.
+    pub lost: Bytes,
+}
+
+/// What becomes of what is damaged where it lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Damage {
+    /// It can be made of the others first: the copy comes to nothing.
+    Refused,
+    /// Nothing can be made of it: it is lost where the copy lies, too.
+    Kept,
 }
 
 fn page(reply: Reply) -> Result<Page> {
@@ -73,29 +86,42 @@ impl Files {
 
     /// Moves all that is to be moved of a file.
     pub async fn move_away(&self, file: FileId, rate: Rate) -> Result<Moved> {
+        let moved = self.move_once(file, rate, Damage::Refused).await;
+        if !moved.as_ref().is_err_and(|error| error.kind == Kind::Damaged) {
+            return moved;
+        }
+        // What is damaged where it lies is made of the others first.
+        match self.mend(file).await {
+            Ok(Some(_)) => self.move_once(file, rate, Damage::Kept).await,
+            _ => moved,
+        }
+    }
+
+    async fn move_once(&self, file: FileId, rate: Rate, damage: Damage) -> Result<Moved> {
         // The manager takes whoever copies for one who is alone with the file, and others of this client for the same one.
         let written = self.used(file).alone().await?;
-        let moved = self.move_alone(file, rate).await;
+        let moved = self.move_alone(file, rate, damage).await;
         // A copy that came to nothing keeps nobody out; after one that came to its end there is nothing to close.
         drop(written.close(None).await);
-        // What is damaged where it lies is made of the others first.
-        if moved.as_ref().is_err_and(|error| error.kind == Kind::Damaged) {
-            drop(self.mend(file).await);
+        if moved.as_ref().is_ok_and(|moved| moved.lost > Bytes::ZERO) {
+            // Who scrubs the file says which bytes of it that are.
+            self.control.change(Change::FoundDamaged(FoundDamaged { file })).await?;
         }
         moved
     }
 
-    async fn move_alone(&self, file: FileId, rate: Rate) -> Result<Moved> {
+    async fn move_alone(&self, file: FileId, rate: Rate, damage: Damage) -> Result<Moved> {
         let mut moved = Moved::default();
         loop {
             let copied = match self.control.change(Change::Relocate(Relocate { file })).await {
-                Ok(_) => self.copied(file, rate).await,
+                Ok(_) => self.copied(file, rate, damage).await,
                 Err(error) => Err(error),
             };
             match copied {
-                Ok(written) => {
+                Ok((written, lost)) => {
                     moved.components += 1;
                     moved.written += written;
+                    moved.lost += lost;
                 }
                 // There is no more, or somebody came first: the rest is for later.
                 Err(error) if moved.components > 0 && matches!(error.kind, Kind::Stale | Kind::Busy) => {
@@ -106,18 +132,18 @@ impl Files {
         }
     }
 
-    /// Copies the component that this client was let copy; how much was written.
-    async fn copied(&self, file: FileId, rate: Rate) -> Result<Bytes> {
+    /// Copies the component that this client was let copy; how much was written, and how much is lost.
+    async fn copied(&self, file: FileId, rate: Rate, damage: Damage) -> Result<(Bytes, Bytes)> {
         let addresses = granted::addresses(granted::map(&*self.control).await?);
         let way = self.relocation(file).await?;
-        let mut copy = Copy { files: self, file, way, addresses, rate };
+        let (written, lost, epoch) = (Bytes::ZERO, Bytes::ZERO, None);
+        let mut copy = Copy { files: self, file, way, addresses, rate, damage, written, lost, epoch };
         let Relocation { component, version, .. } = copy.way;
-        let mut written = Bytes::ZERO;
         for id in [|object: ObjectId| object, companion] {
-            written += copy.object(id).await?;
+            copy.object(id).await?;
         }
         self.control.change(Change::Relocated(Relocated { file, component, version })).await?;
-        Ok(written)
+        Ok((copy.written, copy.lost))
     }
 
     async fn relocation(&self, file: FileId) -> Result<Relocation> {
@@ -136,6 +162,11 @@ struct Copy<'a> {
     addresses: BTreeMap<TargetId, String>,
     /// If it does not hurry it goes no faster than this.
     rate: Rate,
+    damage: Damage,
+    written: Bytes,
+    lost: Bytes,
+    /// In which of its openings the target took the first bytes of an object.
+    epoch: Option<u64>,
 }
 
 /// At which end of a copy something is asked.
@@ -146,9 +177,8 @@ enum End {
 }
 
 impl Copy<'_> {
-    /// Copies an object of the component as it is; how much was written. One that is not there is none at the other end, or an
-    /// empty one.
-    async fn object(&mut self, id: fn(ObjectId) -> ObjectId) -> Result<Bytes> {
+    /// Copies an object of the component as it is. One that is not there is none at the other end, or an empty one.
+    async fn object(&mut self, id: fn(ObjectId) -> ObjectId) -> Result<()> {
         let from = |object| Ask::Stat { id: id(object), page: None };
         let found = match self.ask(End::From, from, None).await {
             Ok(ObjectAnswer { reply: ObjectReply::Info(info), .. }) => Some(info.head.size),
@@ -163,7 +193,7 @@ impl Copy<'_> {
             answer => answer.map(|_| true)?,
         };
         let size = match (found, there) {
-            (None, false) => return Ok(Bytes::ZERO),
+            (None, false) => return Ok(()),
             (None, true) => 0,
             (Some(size), _) => size,
         };
@@ -174,33 +204,57 @@ impl Copy<'_> {
                 _ => {}
             }
         }
-        let (mut written, mut epoch, mut at) = (Bytes::ZERO, None, 0);
         let clock = self.files.nodes.env().clock.clone();
+        self.epoch = None;
+        let mut at = 0;
         while at < size {
             let begun = clock.now();
-            let length = (size - at).min(MOST_AT_ONCE.0) as u32;
-            let read = |object| Ask::Read { id: id(object), offset: at, length };
-            let bytes = Slice::from(self.ask(End::From, read, None).await?.payload.into_vec());
-            if bytes.iter().any(|byte| *byte != 0) {
-                let (placement, durability) = (Placement::Auto, Durability::Buffered);
-                let write = |object| Ask::Write { id: id(object), offset: at, placement, durability };
-                let answer = self.ask(End::To, write, Some(bytes.clone())).await?;
-                epoch.get_or_insert(answer.receipt.epoch);
-                written += Bytes(bytes.len() as u64);
-            }
-            at += u64::from(length);
+            let length = (size - at).min(MOST_AT_ONCE.0);
+            self.bytes(id, at, length).await?;
+            at += length;
             // It may begin to hurry while it is copied.
             if !self.way.hurries && self.rate > Rate(0) {
-                clock.sleep(self.rate.time_for(Bytes(length.into())).saturating_sub(clock.now().since(begun))).await;
+                clock.sleep(self.rate.time_for(Bytes(length)).saturating_sub(clock.now().since(begun))).await;
             }
         }
         self.attributes(id, found.is_some()).await?;
         let truncate = |object| Ask::Truncate { id: id(object), size };
         self.ask(End::To, truncate, None).await?;
         // If its target was opened again meanwhile, some of it may be lost: then it is begun anew.
+        let epoch = self.epoch;
         let flush = |object| Ask::Flush { scope: Scope::Object(id(object)), epoch };
-        self.ask(End::To, flush, None).await?;
-        Ok(written)
+        self.ask(End::To, flush, None).await.map(drop)
+    }
+
+    /// Copies a part of an object, but for what is zero.
+    async fn bytes(&mut self, id: fn(ObjectId) -> ObjectId, offset: u64, length: u64) -> Result<()> {
+        let mut left = vec![(offset, length)];
+        while let Some((offset, length)) = left.pop() {
+            let read = |object| Ask::Read { id: id(object), offset, length: length as u32 };
+            match self.ask(End::From, read, None).await {
+                Ok(answer) => {
+                    let bytes = Slice::from(answer.payload.into_vec());
+                    if bytes.iter().any(|byte| *byte != 0) {
+                        self.written += Bytes(bytes.len() as u64);
+                        let (placement, durability) = (Placement::Auto, Durability::Buffered);
+                        let write = |object| Ask::Write { id: id(object), offset, placement, durability };
+                        let answer = self.ask(End::To, write, Some(bytes)).await?;
+                        self.epoch.get_or_insert(answer.receipt.epoch);
+                    }
+                }
+                Err(error) if error.kind != Kind::Damaged || self.damage == Damage::Refused => return Err(error),
+                Err(_) if length > LOST_TOGETHER.0 => {
+                    let first = (length / 2).next_multiple_of(LOST_TOGETHER.0);
+                    left.extend([(offset + first, length - first), (offset, first)]);
+                }
+                Err(_) => {
+                    let lose = |object| Ask::Lose { id: id(object), offset, length };
+                    self.ask(End::To, lose, None).await?;
+                    self.lost += Bytes(length);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Has the copy have the attributes that the object has, and no others.

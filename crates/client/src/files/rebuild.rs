@@ -24,8 +24,8 @@ const AT_ONCE: usize = 2;
 /// Of a component, so much is rebuilt in one step; who closes the file or stops waits for that.
 const STEP: Bytes = Bytes::mib(16);
 
-/// After what of the others is lost a file is left alone for so long at first and at most, twice as long each time: all of it is read for
-/// nothing until that is written anew.
+/// Where what tells of the others is damaged a file is left alone for so long at first and at most, twice as long each time: it would be
+/// tried for nothing until that is made good.
 const LOST: (Duration, Duration) = (Duration::from_secs(60), Duration::from_hours(1));
 /// The same of a file that somebody is alone with.
 const ALONE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(2));
@@ -37,6 +37,8 @@ pub struct Rebuilt {
     pub components: u32,
     /// Bytes that were written for that.
     pub written: Bytes,
+    /// Bytes of these components that are lost, since others of which they would be made are damaged.
+    pub lost: Bytes,
 }
 
 /// Files that are not tried again for a while.
@@ -208,6 +210,7 @@ async fn rebuild_all(engine: &FileEngine) -> Result<Option<Rebuilt>> {
         while !engine.rebuild(component, &mut progress, STEP).await? {}
         rebuilt.components += 1;
         rebuilt.written += progress.written;
+        rebuilt.lost += progress.lost;
     }
     match refused {
         Some(error) if rebuilt.components == 0 => Err(error),

@@ -327,11 +327,13 @@ fn kept(file: FileId, kept: Result<Kept>) {
         Ok(Kept::Mended(Mended { lost, .. })) => format!(
             "forebay: {file} was left half written by a client that is gone, and bytes {lost:?} of it are lost: restore them"
         ),
-        Ok(Kept::Rebuilt(Rebuilt { components, written })) => format!(
-            "forebay: {components} of the components of {file} had missed something, and are rebuilt ({written} written)"
+        Ok(Kept::Rebuilt(Rebuilt { components, written, lost })) => format!(
+            "forebay: {components} of the components of {file} had missed something, and are rebuilt ({written} written{})",
+            but(lost)
         ),
-        Ok(Kept::Moved(Moved { components, written })) => format!(
-            "forebay: {components} of the components of {file} lay where nothing is to stay or more than elsewhere, and were moved ({written} written)"
+        Ok(Kept::Moved(Moved { components, written, lost })) => format!(
+            "forebay: {components} of the components of {file} lay where nothing is to stay or more than elsewhere, and were moved ({written} written{})",
+            but(lost)
         ),
         Err(error) => {
             format!(
@@ -339,6 +341,16 @@ fn kept(file: FileId, kept: Result<Kept>) {
             )
         }
     });
+}
+
+/// What is said of bytes of components that are lost, if there are any.
+fn but(lost: Bytes) -> String {
+    match lost {
+        Bytes::ZERO => String::new(),
+        lost => format!(
+            "; {lost} of them are damaged beyond what the others can make: a scrub of the file, which comes soon, names its bytes"
+        ),
+    }
 }
 
 /// Ranges of bytes, as people read them.

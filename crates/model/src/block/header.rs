@@ -208,7 +208,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Whether the lengths agree with each other and with the bounds.
+    /// Whether the lengths agree with each other and with the bounds, and the elements have numbers.
     pub fn check_lengths(&self) -> Result<()> {
         let total = self.total_len.get() as u64;
         let parts = HEADER_LEN as u64
@@ -222,6 +222,12 @@ impl Header {
             || total - parts >= BLOCK_ALIGN as u64
         {
             return Err(Error::damaged(format!("a block of {total} bytes has parts of {parts} bytes")));
+        }
+        let (first, entries) = (self.first_sequence.get(), self.entries.get());
+        if first.checked_add(u64::from(entries)).is_none() {
+            return Err(Error::damaged(format!(
+                "a block of {entries} elements from {first} on has no number for what follows"
+            )));
         }
         Ok(())
     }
@@ -273,7 +279,7 @@ impl Header {
 
     /// Sequence of the element after the last that ends or goes on here. An element that goes on keeps its number.
     pub fn next_sequence(&self) -> u64 {
-        self.first_sequence.get() + u64::from(self.entries.get()) - u64::from(self.continues())
+        self.first_sequence.get() + u64::from(self.entries.get()).saturating_sub(u64::from(self.continues()))
     }
 }
 

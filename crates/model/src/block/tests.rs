@@ -1,4 +1,5 @@
 use super::{HEADER_LEN, Header, Packer, Stamp, View, parse_stamped};
+use crate::error::Kind;
 use crate::gap::{Cause, Gap};
 use crate::time::Timestamp;
 
@@ -73,6 +74,20 @@ fn a_block_that_gaps_fill_has_room_for_its_directory() {
             assert_eq!((view.entries().count(), view.gaps().count()), (count as usize, gaps), "{count} of {size}");
             assert!(bytes.len() == 128 << 10, "{count} of {size}: it is full");
         }
+    }
+}
+
+#[test]
+fn a_block_whose_elements_have_no_numbers_is_damaged() {
+    let block = |first_sequence| {
+        let mut packer = Packer::new(1);
+        packer.give(vec![0; 4096]);
+        (0..3).for_each(|n| assert!(packer.push(Timestamp(n), &[b"x"], b"")));
+        stamped(&mut packer, &Stamp { first_sequence, ..STAMP })
+    };
+    assert_eq!(View::parse(&block(u64::MAX - 3)).unwrap().header().next_sequence(), u64::MAX);
+    for first in [u64::MAX - 2, u64::MAX] {
+        assert_eq!(View::parse(&block(first)).err().map(|error| error.kind), Some(Kind::Damaged));
     }
 }
 

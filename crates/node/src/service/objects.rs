@@ -153,6 +153,8 @@ async fn change_or_tell(
         }
         Ask::Truncate { id, size } => objects.truncate_as(id, size, &set).await.map(done),
         Ask::Punch { id, offset, length } => objects.punch_as(id, offset, length, &set).await.map(done),
+        Ask::Lose { length, .. } if length > MOST_AT_ONCE.0 => Err(too_much(length as usize)),
+        Ask::Lose { id, offset, length } => objects.lose(stream, id, offset, length).await.map(done),
         Ask::Flush { scope, epoch } => objects.flush_buffered(scope, epoch).await.map(|_| ObjectReply::Done),
         Ask::Attributes { id, page, from } => {
             let (values, next) = objects.attributes_from(id, page, from, MOST_ATTRIBUTES).await?;
@@ -181,6 +183,7 @@ fn object_of(ask: &Ask) -> Option<ObjectId> {
     match ask {
         Ask::Create { id, .. } | Ask::Stat { id, .. } | Ask::Read { id, .. } | Ask::Write { id, .. } => Some(*id),
         Ask::Append { id, .. } | Ask::Truncate { id, .. } | Ask::Punch { id, .. } => Some(*id),
+        Ask::Lose { id, .. } => Some(*id),
         Ask::Attributes { id, .. } | Ask::SetAttributes { id, .. } | Ask::Snapshot { id, .. } => Some(*id),
         Ask::CreateVolume { .. } | Ask::SetQuota { .. } | Ask::Remove { .. } | Ask::List { .. } => None,
         Ask::Flush { scope: Scope::Object(id) | Scope::Range(id, ..), .. } => Some(*id),
@@ -191,7 +194,7 @@ fn object_of(ask: &Ask) -> Option<ObjectId> {
 /// Whether it may take space or make an object.
 fn grows(ask: &Ask) -> bool {
     let makes = matches!(ask, Ask::Create { .. } | Ask::Snapshot { .. });
-    makes || matches!(ask, Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. })
+    makes || matches!(ask, Ask::Write { .. } | Ask::Append { .. } | Ask::Truncate { .. } | Ask::Lose { .. })
 }
 
 /// Whether attributes may be set along with it.

@@ -8,6 +8,7 @@ mod heaps;
 mod keys;
 mod lengths;
 mod load;
+mod lost;
 mod openings;
 mod outages;
 mod rings;

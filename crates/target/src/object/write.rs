@@ -132,7 +132,8 @@ impl Objects {
             self.buffer(id, offset, bytes, size, &how.crcs).await?;
         } else {
             self.settle(id).await?;
-            let number = self.write_through(stream, id, (offset, size), bytes, how).await?;
+            let after = size.max(offset + length);
+            let number = self.write_through(stream, id, (offset, size, after), bytes, how).await?;
             // It has taken effect, and what follows comes behind it in the logs: it may come with it in one flush.
             drop(lock);
             self.durable(number).await?;
@@ -140,12 +141,39 @@ impl Objects {
         Ok(offset)
     }
 
-    /// Lets a write take effect; the number of the record that makes it durable.
+    /// Has these bytes be lost: from now on reading any of them says that they are damaged, until they are written again. Whole
+    /// blocks, but for a last one in which the object ends; it is so long at least. Durable when this returns.
+    ///
+    /// What lies at home for them has a checksum that it does not match: nothing that is done to an object afterwards can make bytes of it.
+    pub async fn lose(&self, stream: StreamId, id: ObjectId, offset: u64, length: u64) -> Result<()> {
+        let lock = self.lock(id).await?;
+        check_range(id, offset, length)?;
+        holds_bytes(id)?;
+        let (size, end) = (self.head(id).await?.size, offset + length);
+        if !offset.is_multiple_of(BLOCK.0) || !end.is_multiple_of(BLOCK.0) && end < size || length > MOST_WRITTEN.0 {
+            return Err(Error::usage(format!(
+                "{length} bytes at offset {offset} of {id} cannot be lost alone; name whole blocks of {BLOCK}, {MOST_WRITTEN} at most"
+            )));
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        self.settle(id).await?;
+        let zeros = vec![0; length.next_multiple_of(BLOCK.0) as usize];
+        let wrong = !crc32c(&zeros[..BLOCK.0 as usize]);
+        let crcs = vec![wrong; zeros.len() / BLOCK.0 as usize];
+        let how = How { placement: Placement::Home, crcs, ..How::default() };
+        let number = self.write_through(stream, id, (offset, size, size.max(end)), zeros.into(), &how).await?;
+        drop(lock);
+        self.durable(number).await
+    }
+
+    /// Lets a write take effect; the number of the record that makes it durable. `after` is the object's size then.
     async fn write_through(
         &self,
         stream: StreamId,
         id: ObjectId,
-        (offset, size): (u64, u64),
+        (offset, size, after): (u64, u64, u64),
         bytes: Given<'_>,
         how: &How,
     ) -> Result<u64> {
@@ -153,7 +181,7 @@ impl Objects {
         let (first, end) = (offset / BLOCK.0, (offset + length).div_ceil(BLOCK.0));
         let known = known(offset, &bytes, &how.crcs);
         let content = self.widened(id, offset, bytes, size).await?;
-        let mut write = self.empty_write(id, size.max(offset + length));
+        let mut write = self.empty_write(id, after);
         let check = |meta: &Meta| {
             exists(meta, id)?;
             // Where there is room for all of them nobody has to count those that are there.

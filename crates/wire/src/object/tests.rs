@@ -22,6 +22,7 @@ pub(crate) fn one_of_each() -> Vec<ObjectRequest> {
         Ask::Append { id, placement: Placement::Auto, durability: Durability::Durable },
         Ask::Truncate { id, size: 0 },
         Ask::Punch { id, offset: 7, length: u64::MAX },
+        Ask::Lose { id, offset: 1 << 20, length: 4096 },
         Ask::Flush { scope: Scope::Object(id), epoch: Some(u64::MAX) },
         Ask::Flush { scope: Scope::Range(id, 1, u64::MAX), epoch: None },
         Ask::Flush { scope: Scope::Volume(3), epoch: Some(0) },

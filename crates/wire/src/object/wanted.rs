@@ -42,7 +42,9 @@ impl ObjectRequest {
             Ask::Write { id, offset, .. } => (*id, Rights::WRITE, range(*offset, 0)),
             Ask::Append { id, .. } => (*id, Rights::WRITE, 0..u64::MAX),
             Ask::Truncate { id, .. } => (*id, Rights::TRUNCATE, none),
-            Ask::Punch { id, offset, length } => (*id, Rights::WRITE, range(*offset, *length)),
+            Ask::Punch { id, offset, length } | Ask::Lose { id, offset, length } => {
+                (*id, Rights::WRITE, range(*offset, *length))
+            }
             Ask::Flush { scope: Scope::Object(id) | Scope::Range(id, ..), .. } => (*id, Rights::WRITE, none),
             Ask::Flush { scope: Scope::Volume(volume), .. } => (ObjectId::volume(*volume), Rights::WRITE, none),
             Ask::Flush { scope: Scope::Target, .. } => (ObjectId::ROOT, Rights::WRITE, none),

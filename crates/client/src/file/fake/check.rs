@@ -22,7 +22,7 @@ impl World {
         left.map(|(_, component)| component.intents.len()).sum()
     }
 
-    /// Whether parity, and copies, agree everywhere, but for components that missed something.
+    /// Whether parity, and copies, agree everywhere, but for components that missed something, and for what is damaged.
     pub(in crate::file) fn check(&self) {
         let (components, missing) = (self.components.borrow(), self.missing.borrow());
         let together = self.striping.family(0).len();
@@ -31,16 +31,21 @@ impl World {
             let whole = family.iter().all(|(nth, _)| !missing.contains_key(nth));
             let longest = family.iter().map(|(_, one)| one.now.len()).max().unwrap_or(0);
             let byte = |one: &Component, at: usize| one.now.get(at).copied().unwrap_or(0);
+            let is_there = |at: &usize| {
+                let is_damaged = |one: &Component| one.damaged.iter().any(|range| range.contains(&(*at as u64)));
+                !family.iter().any(|(_, one)| is_damaged(one))
+            };
             if self.striping.raid().parity_units() == 1 {
-                if let Some(at) =
-                    (0..longest).find(|at| family.iter().fold(0, |sum, (_, one)| sum ^ byte(one, *at)) != 0)
+                if let Some(at) = (0..longest)
+                    .find(|at| family.iter().fold(0, |sum, (_, one)| sum ^ byte(one, *at)) != 0 && is_there(at))
                 {
                     assert!(!whole, "parity of {:?} and behind disagrees at byte {at}", family[0].0);
                 }
             } else {
                 let left: Vec<&Component> =
                     family.iter().filter(|(nth, _)| !missing.contains_key(nth)).map(|(_, one)| *one).collect();
-                let differs = (0..longest).find(|at| left.iter().any(|one| byte(one, *at) != byte(left[0], *at)));
+                let differs =
+                    (0..longest).find(|at| left.iter().any(|one| byte(one, *at) != byte(left[0], *at)) && is_there(at));
                 assert!(differs.is_none(), "copies of {:?} disagree at {differs:?}", family[0].0);
             }
         }

@@ -7,7 +7,7 @@ use forebay_env::Clock;
 use forebay_model::layout::address::StripeId;
 use forebay_model::object::Durability;
 use forebay_model::{Bytes, Error, Kind, Result};
-use forebay_wire::object::MOST_AT_ONCE;
+use forebay_wire::object::{LOST_TOGETHER, MOST_AT_ONCE};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Poll;
@@ -123,6 +123,19 @@ impl Components for Link {
                 wrote.entry(component).or_insert(one.restarts);
             }
             one.write(at, &bytes, durability);
+            Ok(())
+        })
+    }
+
+    fn lose(&self, component: u32, at: Bytes, length: Bytes) -> Asked<()> {
+        self.change(component, move |_, one| {
+            let end = at + length;
+            assert!(
+                at.0.is_multiple_of(LOST_TOGETHER.0)
+                    && (end.0.is_multiple_of(LOST_TOGETHER.0) || end.0 >= one.now.len() as u64)
+            );
+            one.write(at, &[Slice::from(vec![0; length.0 as usize])], Durability::Durable);
+            one.damaged.add(at.0..end.0);
             Ok(())
         })
     }

@@ -2,7 +2,7 @@
 
 use super::{Bytes, Kind, Open, Options, Raid, Slice, Striping, UNIT, World, recover, recovered, some, tight};
 use crate::file::components::{Components, Intent, Redo};
-use forebay_model::layout::address::{Place, StripeId};
+use forebay_model::layout::address::{Holds, Place, StripeId};
 use forebay_model::layout::update::Extent;
 use std::time::Duration;
 
@@ -238,6 +238,61 @@ fn if_a_second_one_dies_while_one_is_rebuilt_exactly_what_was_not_rebuilt_is_los
     assert!(error.message.contains("bytes 0 to 4096 are lost"), "{error}");
     let (_, lost) = open.run(|file| async move { file.read_what_is_left(Bytes::ZERO, Bytes(4 * UNIT)).await });
     assert_eq!(lost, std::slice::from_ref(&(0..2 * UNIT)));
+}
+
+#[test]
+fn what_is_damaged_beside_one_that_is_rebuilt_is_lost_in_both_and_it_stands_in_for_others_elsewhere() {
+    for damaged in [0, 4] {
+        let world = World::new(five_wide(), 31 + u64::from(damaged));
+        let open = Open::new(&world, tight(true));
+        let mut bytes = some(&world.chance, 40 * UNIT);
+        open.write(0, bytes.clone());
+        open.flush();
+        world.set_down(2, true);
+        let new = some(&world.chance, 8 * UNIT);
+        bytes[..new.len()].copy_from_slice(&new);
+        open.write(0, new);
+        open.flush();
+        world.set_down(2, false);
+        world.damage(damaged, 5 * UNIT + 7..5 * UNIT + 8);
+        let progress = open.run(|file| async move {
+            let mut progress = file.begin_rebuild(2).await?;
+            while !file.rebuild(2, &mut progress, Bytes(3 * UNIT)).await? {}
+            Ok(progress)
+        });
+        assert!(progress.lost == Bytes(UNIT) && world.missing.borrow().is_empty(), "{progress:?}");
+        world.check();
+        let left = |name: &str| {
+            let open = Open::new(&world, tight(false));
+            let (found, lost) =
+                open.run(|file| async move { file.read_what_is_left(Bytes::ZERO, Bytes(40 * UNIT)).await });
+            let is_lost = |at: usize| lost.iter().any(|range| range.contains(&(at as u64)));
+            assert!((0..bytes.len()).all(|at| found[at] == bytes[at] || is_lost(at)), "{name}");
+            lost.iter().map(|range| range.end - range.start).sum::<u64>()
+        };
+        // What is parity there is no byte of the file.
+        let is_data =
+            |component: u32| matches!(world.striping.held_at(Place { component, at: Bytes(5 * UNIT) }), Holds::Data(_));
+        let data = |of: &[u32]| of.iter().filter(|one| is_data(**one)).count() as u64 * UNIT;
+        assert_eq!(left("all there"), data(&[2, damaged]));
+        world.set_down(1, true);
+        assert_eq!(left("without another one"), data(&[1, 2, damaged]));
+        world.set_down(1, false);
+        // To write some of what is lost there leaves the rest lost; nothing can be made of parity that would be wrong.
+        let part = Open::new(&world, tight(false));
+        let at = 5 * 4 * UNIT;
+        let few = Slice::from(bytes[at as usize..][..100].to_vec());
+        let few = part.try_run(|file| async move { file.write_at(Bytes(at), few).await }).expect("it lives");
+        assert_eq!(few.map_err(|error| error.kind).err(), Some(Kind::Damaged));
+        // All of the stripe is whole when it is written.
+        let open = Open::new(&world, tight(false));
+        open.write(at, bytes[at as usize..][..4 * UNIT as usize].to_vec());
+        open.flush();
+        assert_eq!(left("written anew"), 0);
+        world.check();
+        world.set_down(damaged, true);
+        assert!(Open::new(&world, tight(true)).all() == bytes);
+    }
 }
 
 #[test]

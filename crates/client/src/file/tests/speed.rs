@@ -32,6 +32,9 @@ impl Components for Nothing {
     fn write(&self, _: u32, _: Bytes, _: Vec<Slice>, _: Durability) -> Asked<()> {
         at_once(())
     }
+    fn lose(&self, _: u32, _: Bytes, _: Bytes) -> Asked<()> {
+        at_once(())
+    }
     fn truncate(&self, _: u32, _: Bytes) -> Asked<()> {
         at_once(())
     }

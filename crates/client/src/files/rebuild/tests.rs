@@ -94,7 +94,7 @@ impl Board {
             Some(_) => {
                 missing.remove(&file);
                 self.rebuilt.borrow_mut().push((client, file));
-                Ok(Some(Rebuilt { components: 1, written: Bytes(1) }))
+                Ok(Some(Rebuilt { components: 1, ..Rebuilt::default() }))
             }
         }
     }

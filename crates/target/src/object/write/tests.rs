@@ -62,3 +62,51 @@ fn checksums_of_bytes_that_do_not_fill_the_objects_blocks_are_not_looked_at() {
         assert!(read(&fake, &target, 2 * n + 1) == written[..BLOCK.0 as usize + 9], "{way:?}");
     }
 }
+
+#[test]
+fn what_is_lost_is_damaged_until_it_is_written_and_what_is_beside_it_is_as_it_was() {
+    let (fake, target) = device(Bytes::mib(64));
+    let block = BLOCK.0;
+    let written = [bytes(5), vec![7; 100]].concat();
+    for ((placement, durability), n) in WAYS.into_iter().zip(1..) {
+        write(&fake, &target, n, 0, &written, How { placement, durability, ..How::default() });
+        let objects = target.objects();
+        fake.run(objects.lose(target.stream(), id(n), block, 2 * block)).unwrap();
+        fake.run(objects.lose(target.stream(), id(n), 5 * block, 100)).unwrap();
+        fake.run(objects.lose(target.stream(), id(n), 0, 0)).unwrap();
+    }
+    // Of what is longer than the object, too, and it is that long then.
+    write(&fake, &target, 9, 0, &written[..100], How::default());
+    fake.run(target.objects().lose(target.stream(), id(9), 2 * block, block)).unwrap();
+    let target = again(&fake, target);
+    let objects = target.objects();
+    let part = |n: u64, at: u64, length: u64| fake.run(objects.read(target.stream(), id(n), at, length));
+    let is_lost = |n, at, length| part(n, at, length).is_err_and(|error| error.kind == Kind::Damaged);
+    let put = |n: u64, at: u64, bytes: &[u8]| {
+        fake.run(objects.write(target.stream(), id(n), at, bytes, Placement::Auto)).map_err(|error| error.kind)
+    };
+    for (way, n) in WAYS.into_iter().zip(1..) {
+        assert_eq!(fake.run(objects.head(id(n))).unwrap().size, 5 * block + 100, "{way:?}");
+        assert!(part(n, 0, block).unwrap() == written[..block as usize], "{way:?}");
+        assert!(part(n, 3 * block, 2 * block).unwrap() == written[3 * block as usize..5 * block as usize], "{way:?}");
+        assert!(is_lost(n, block, 1) && is_lost(n, 3 * block - 1, 1) && is_lost(n, 5 * block + 99, 1), "{way:?}");
+        // What is beside a few bytes in their block is not there to be kept.
+        assert_eq!(put(n, block + 5, b"few"), Err(Kind::Damaged), "{way:?}");
+        put(n, block, &written[..block as usize]).unwrap();
+        assert!(part(n, 0, 2 * block).unwrap()[block as usize..] == written[..block as usize], "{way:?}");
+        assert!(is_lost(n, 2 * block, 1), "{way:?}: nobody wrote that");
+        fake.run(objects.truncate(id(n), 5 * block)).unwrap();
+        fake.run(objects.punch(id(n), 2 * block, block)).unwrap();
+        assert!(part(n, 2 * block, block).unwrap().iter().all(|byte| *byte == 0), "{way:?}");
+    }
+    assert_eq!(fake.run(objects.head(id(9))).unwrap().size, 3 * block);
+    assert!(
+        part(9, 0, 2 * block).unwrap() == [&written[..100], &[0; 2 * 4096 - 100]].concat() && is_lost(9, 2 * block, 1)
+    );
+    for (at, length) in [(5, block), (block, 5), (0, block - 1), (0, Bytes::mib(65).0)] {
+        let refused = fake.run(objects.lose(target.stream(), id(1), at, length)).unwrap_err();
+        assert_eq!(refused.kind, Kind::Usage, "{at} {length}: {refused}");
+    }
+    let missing = fake.run(objects.lose(target.stream(), id(77), 0, block)).unwrap_err();
+    assert_eq!(missing.kind, Kind::Missing, "{missing}");
+}
