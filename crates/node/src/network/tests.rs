@@ -10,7 +10,7 @@ use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
 use forebay_wire::control::cluster::ShutOut;
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
-use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply, ObjectRequest, Riders, companion};
+use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, Riders, companion};
 use forebay_wire::sink::{Frame, Shown};
 use forebay_wire::{Command, Flags, RequestId};
 use std::future::Future;
@@ -317,6 +317,26 @@ fn who_may_write_an_object_may_write_its_companion() {
         }
         let asked = Ask::Read { id, offset: 0, length: 4096 };
         assert_eq!(rig.ask(&link, &reading, asked, Vec::new()).await.expect("bytes").payload.into_vec(), [1; 500]);
+    });
+}
+
+#[test]
+fn bytes_are_lost_by_who_may_write_them_and_not_too_many_at_once() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.made().await;
+        rig.ask(&link, &all, write(0), vec![5; 10_000]).await.expect("it is durable");
+        let lose = |offset, length| Ask::Lose { id: OBJECT, offset, length };
+        let writing = Capability { bytes: 0..4096, ..rig.capability(Rights::WRITE) };
+        for (by, offset) in [(&rig.capability(Rights::READ), 0), (&writing, 4096)] {
+            assert_eq!(kind(rig.ask(&link, by, lose(offset, 4096), Vec::new()).await), Kind::Forbidden);
+        }
+        assert_eq!(kind(rig.ask(&link, &all, lose(0, MOST_AT_ONCE.0 + 4096), Vec::new()).await), Kind::Usage);
+        let whole = rig.ask(&link, &all, read(0, 10_000), Vec::new()).await.expect("nothing was lost");
+        assert_eq!(whole.payload.into_vec(), [5; 10_000]);
+        rig.ask(&link, &writing, lose(0, 4096), Vec::new()).await.expect("it is durable");
+        assert_eq!(kind(rig.ask(&link, &all, read(0, 10), Vec::new()).await), Kind::Damaged);
+        let rest = rig.ask(&link, &all, read(4096, 10_000), Vec::new()).await.expect("the rest is there");
+        assert_eq!(rest.payload.into_vec(), [5; 10_000 - 4096]);
     });
 }
 
