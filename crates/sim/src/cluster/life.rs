@@ -54,6 +54,8 @@ pub struct Tally {
     pub failed: u64,
     /// Flushes and closes that were answered.
     pub flushes: u64,
+    /// Of these, cuts of a file.
+    pub cuts: u64,
     /// Bytes written to files of one client.
     pub written: u64,
     /// Writes and appends to shared files.
@@ -106,6 +108,7 @@ impl Tally {
         self.operations += other.operations;
         self.failed += other.failed;
         self.flushes += other.flushes;
+        self.cuts += other.cuts;
         self.written += other.written;
         self.shared += other.shared;
         self.cells += other.cells;

@@ -26,7 +26,7 @@ fn objects_survive_any_crash_with_everything_that_was_acknowledged() {
 #[test]
 fn whatever_rots_is_told_and_nothing_wrong_is_ever_returned() {
     let total = Cell::new(rot::Tally::default());
-    seeds::each(20, |seed| {
+    seeds::each(32, |seed| {
         let mut tally = total.get();
         tally.add(&rot(seed, disk(seed), 2, 1 << (seed % 8)));
         total.set(tally);

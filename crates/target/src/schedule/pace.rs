@@ -12,8 +12,8 @@ const FACTOR: u32 = 4;
 /// How long something has to have been under way before anything is said.
 const SPAN: Duration = Duration::from_secs(5);
 /// The span moves in so many parts, so that what begins within one is found soon after as long as it takes.
-const PARTS: usize = 4;
-/// After so long without I/O what was found is forgotten: who knew of it asks little since, and it may have passed.
+const PARTS: u32 = 4;
+/// So long it counts what was found: who knew of it asks little since, and it may have passed.
 const COUNTS: Duration = Duration::from_secs(60);
 /// No I/O counts for less: what is shorter has to do with the machine, and not with the device.
 const LEAST: Duration = Duration::from_millis(1);
@@ -23,14 +23,13 @@ pub(super) struct Pace {
     in_flight: usize,
     /// Since when the device has not been idle.
     since: Option<Moment>,
-    /// When something ended last.
-    ended_at: Moment,
     /// What is under way takes this long at the worst.
     under_way: Duration,
     /// The parts of this span, the current one first.
-    parts: [Part; PARTS],
-    /// What was found when the last part was over.
+    parts: [Part; PARTS as usize],
+    /// What was found at the end of a part, and when that was.
     found: u32,
+    found_at: Moment,
     /// How long the device was not idle, as far as that ended.
     busy: Duration,
 }
@@ -43,12 +42,21 @@ struct Part {
     worth: Duration,
 }
 
+impl Part {
+    fn with(self, other: Part) -> Part {
+        Part { taken: self.taken + other.taken, worth: self.worth + other.worth }
+    }
+
+    /// How many times longer than at the worst it took.
+    fn times(self) -> u32 {
+        let times = self.taken.as_nanos() / self.worth.max(LEAST).as_nanos();
+        times.min(u128::from(u32::MAX)) as u32
+    }
+}
+
 impl Pace {
     /// Something that takes `worst` by the profile begins.
     pub(super) fn started(&mut self, worst: Duration, now: Moment) {
-        if self.in_flight == 0 && now.since(self.ended_at) >= COUNTS {
-            (self.parts, self.found) = Default::default();
-        }
         self.in_flight += 1;
         self.under_way += worst.max(LEAST);
         self.since.get_or_insert(now);
@@ -57,17 +65,16 @@ impl Pace {
     /// It has ended.
     pub(super) fn ended(&mut self, worst: Duration, now: Moment) {
         let worst = worst.max(LEAST);
+        let taken = self.since.map_or(Duration::ZERO, |since| now.since(since));
         self.in_flight -= 1;
         self.under_way -= worst;
-        self.parts[0].worth += worst;
-        if let Some(since) = self.since {
-            self.parts[0].taken += now.since(since);
-            self.busy += now.since(since);
-        }
+        self.busy += taken;
+        self.parts[0] = self.parts[0].with(Part { taken, worth: worst });
         self.since = (self.in_flight > 0).then_some(now);
-        self.ended_at = now;
-        if self.parts[0].taken >= SPAN / PARTS as u32 {
-            self.found = self.slower(now);
+        if self.parts[0].taken >= SPAN / PARTS {
+            if let Some(found) = self.judged(now) {
+                (self.found, self.found_at) = (found, now);
+            }
             self.parts.rotate_right(1);
             self.parts[0] = Part::default();
         }
@@ -80,17 +87,19 @@ impl Pace {
 
     /// How many times longer than at its worst by the profile the device takes; 0 if that is not worth a word.
     pub(super) fn slower(&self, now: Moment) -> u32 {
-        if self.in_flight == 0 && now.since(self.ended_at) >= COUNTS {
-            return 0;
-        }
-        let under_way = self.since.map_or(Duration::ZERO, |since| now.since(since));
-        let taken = self.parts.iter().map(|part| part.taken).sum::<Duration>() + under_way;
-        if taken < SPAN {
-            return self.found;
-        }
-        let worth = (self.parts.iter().map(|part| part.worth).sum::<Duration>() + self.under_way).max(LEAST);
-        let times = (taken.as_nanos() / worth.as_nanos()).min(u128::from(u32::MAX)) as u32;
-        if times >= FACTOR { times } else { 0 }
+        let counts = now.since(self.found_at) < COUNTS;
+        self.judged(now).unwrap_or(if counts { self.found } else { 0 })
+    }
+
+    /// The same by what was under way in this span, if that was enough for a word: all of it took too long, and the current part did,
+    /// or it is over.
+    fn judged(&self, now: Moment) -> Option<u32> {
+        let taken = self.since.map_or(Duration::ZERO, |since| now.since(since));
+        let current = self.parts[0].with(Part { taken, worth: self.under_way });
+        let all = self.parts[1..].iter().fold(current, |all, part| all.with(*part));
+        let times = current.times().min(all.times());
+        let is_enough = current.taken >= SPAN / PARTS && all.taken >= SPAN;
+        is_enough.then_some(if times >= FACTOR { times } else { 0 })
     }
 }
 

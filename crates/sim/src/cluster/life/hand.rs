@@ -202,6 +202,7 @@ impl Hand {
             (Some(true), 7 | 8) => self.flush(key).await,
             (Some(true), 9..=14) => self.write(key).await,
             (Some(true), 15 | 16) => self.append(key).await,
+            (Some(true), 17) => self.cut(key).await,
             (Some(_), _) => self.read(key).await,
         }
     }
@@ -233,7 +234,8 @@ impl Hand {
     }
 
     fn policy(&self) -> Policy {
-        let raid = [Raid::Zero, Raid::One(2), Raid::Five, Raid::Five, Raid::Five][self.random.below(5) as usize];
+        let raids = [Raid::Zero, Raid::One(2), Raid::Five, Raid::Five, Raid::Five, Raid::One(3)];
+        let raid = raids[self.random.below(raids.len() as u64) as usize];
         let unit = Bytes::kib(4 << self.random.below(4));
         Policy { raid, unit, targets: 3 + self.random.below(3) as u32 }
     }
@@ -384,6 +386,25 @@ impl Hand {
         let answer = self.within("append", file.engine().append(Slice::from(bytes))).await;
         match expected("append", answer) {
             Some(at) => assert_eq!(at.0 as usize, size, "where it was appended"),
+            None => self.fail(key).await,
+        }
+    }
+
+    async fn cut(&mut self, key: u64) {
+        let size = self.owned().borrow().files[&key].current.len() as u64;
+        let size = match self.random.below(4) {
+            0 => (size + self.random.below(20_000)).min(self.common.extent.largest),
+            1 => self.random.below(size + 1) / 4096 * 4096,
+            _ => self.random.below(size + 1),
+        };
+        self.owned().borrow_mut().files.get_mut(&key).expect("it is open").cut(size as usize);
+        let (file, _) = &self.open[&key];
+        let answer = self.within("cut", file.truncate(Bytes(size))).await;
+        match expected("cut", answer) {
+            Some(()) => {
+                self.settle(key);
+                self.common.tally.borrow_mut().cuts += 1;
+            }
             None => self.fail(key).await,
         }
     }

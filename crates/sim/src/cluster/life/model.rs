@@ -2,7 +2,8 @@
 //!
 //! A file whose last flush or close was answered is settled: it is what was written. One of which a write, a flush or a close
 //! failed, or whose client died, is in doubt: what was acknowledged is there or was overwritten by what was written since; if
-//! it is longer than what was acknowledged, all that was written is there.
+//! it is longer than what was acknowledged, all that was written is there. A cut of which nothing was answered was done, behind all that was
+//! written before it, or has not begun.
 
 use forebay_model::layout::Raid;
 use forebay_wire::control::names::FileId;
@@ -21,13 +22,16 @@ pub(in crate::cluster) struct Known {
     pub(in crate::cluster) current: Vec<u8>,
     /// What was written since it was settled: where, and what.
     since: Vec<(usize, Vec<u8>)>,
+    /// What it is once a cut is done that was asked for.
+    cut: Option<Vec<u8>>,
     /// Whether it has to be recovered before anybody uses it.
     pub(in crate::cluster) in_doubt: bool,
 }
 
 impl Known {
     pub(super) fn new(raid: Raid) -> Known {
-        Known { file: None, raid, settled: Vec::new(), current: Vec::new(), since: Vec::new(), in_doubt: false }
+        let (settled, current, since) = (Vec::new(), Vec::new(), Vec::new());
+        Known { file: None, raid, settled, current, since, cut: None, in_doubt: false }
     }
 
     /// Something is about to be written.
@@ -40,8 +44,16 @@ impl Known {
         self.since.push((at, bytes.to_vec()));
     }
 
-    /// All that was written is durable.
+    /// It is about to be cut, or lengthened.
+    pub(super) fn cut(&mut self, size: usize) {
+        let mut cut = self.current.clone();
+        cut.resize(size, 0);
+        self.cut = Some(cut);
+    }
+
+    /// All that was written is durable, and a cut that was asked for is done.
     pub(super) fn flushed(&mut self) {
+        self.current = self.cut.take().unwrap_or_else(|| std::mem::take(&mut self.current));
         self.settled = self.current.clone();
         self.since.clear();
     }
@@ -49,7 +61,7 @@ impl Known {
     /// What it was found to be after it was recovered; what is wrong with that, if anything is.
     pub(super) fn found(&mut self, bytes: Vec<u8>) -> Result<(), String> {
         self.allows(&bytes)?;
-        self.current = bytes;
+        (self.current, self.cut) = (bytes, None);
         self.flushed();
         self.in_doubt = false;
         Ok(())
@@ -58,6 +70,9 @@ impl Known {
     /// Whether it may be this.
     pub(in crate::cluster) fn allows(&self, bytes: &[u8]) -> Result<(), String> {
         let (settled, current) = (self.settled.len(), self.current.len());
+        if self.cut.as_deref() == Some(bytes) {
+            return Ok(());
+        }
         if !self.in_doubt || bytes.len() > settled {
             return match first_difference(bytes, &self.current) {
                 None => Ok(()),

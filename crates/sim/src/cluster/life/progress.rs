@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(5);
 pub(super) async fn round(machine: ClientMachine, directory: String, length: u64) {
     let (old, new) = (format!("{directory}/progress"), format!("{directory}/progressed"));
     let files = &machine.files;
-    for raid in [Raid::Zero, Raid::One(2), Raid::Five] {
+    for raid in [Raid::Zero, Raid::One(2), Raid::One(3), Raid::Five] {
         let policy = Policy { raid, unit: Bytes::kib(8), targets: 3 };
         let file = done(&machine, "create", files.create(&old, 0o644, Some(policy), options(Sharing::Alone))).await;
         done(&machine, "write", file.write_at(Bytes::ZERO, Slice::from(vec![7; length as usize]))).await;

@@ -16,7 +16,10 @@ fn lives(count: u64, chances: Chances) {
     let tally = tally.into_inner();
     println!("{tally:?}");
     if !seeds::is_replay() {
-        let worked = tally.operations > 100 * count && tally.flushes > 5 * count && tally.compared > 500_000 * count;
+        let worked = tally.operations > 100 * count
+            && tally.flushes > 5 * count
+            && tally.compared > 500_000 * count
+            && tally.cuts > count;
         assert!(worked && (chances.shared == 0 || tally.shared > 10 * count && tally.cells > 20 * count), "{tally:?}");
         assert!(chances.shared == 0 || tally.kept > count, "{tally:?}");
         let failed = tally.faults > 10 * count && 2 * tally.commits_cut > count && tally.clients_lost > count;
@@ -62,7 +65,10 @@ fn short_lives(of: std::ops::Range<u64>) {
     let tally = tally.into_inner();
     println!("{tally:?}");
     if !seeds::is_replay() {
-        let worked = tally.operations > 30 * count && tally.flushes > 3 * count && tally.compared > 100_000 * count;
+        let worked = tally.operations > 30 * count
+            && tally.flushes > 3 * count
+            && tally.compared > 100_000 * count
+            && 4 * tally.cuts > count;
         assert!(worked && tally.shared > 3 * count && tally.cells > 8 * count && tally.kept > count, "{tally:?}");
         let failed = tally.faults > 5 * count && 5 * tally.commits_cut > count && 8 * tally.disks_failed > count;
         assert!(failed && 3 * tally.clients_lost > count && 2 * tally.recovered > count, "{tally:?}");
