@@ -94,7 +94,7 @@ impl Shared {
             }
         }
         match failure {
-            Some(error) if said == 0 => return Err(error),
+            Some(error) if said == 0 => return Err(error.of("no component can be told how long the file is")),
             None if whole.is_empty() => {
                 return Err(Error::device("all components that say how long the file is were given up"));
             }

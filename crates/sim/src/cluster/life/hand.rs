@@ -30,8 +30,9 @@ use std::time::Duration;
 /// The longest that anything may take while something fails: twice what the longest cut takes, and until it is found out.
 pub(in crate::cluster) const DEADLINE: Duration = Duration::from_secs(60);
 /// What is said of targets and of components that are gone.
-const GONE: [&str; 8] = [
+const GONE: [&str; 9] = [
     "cannot be given up",
+    "can be told how long the file is",
     "until it is rebuilt",
     "the target stopped after its device failed",
     "is lost beside",
@@ -399,8 +400,9 @@ impl Hand {
         };
         self.owned().borrow_mut().files.get_mut(&key).expect("it is open").cut(size as usize);
         let (file, _) = &self.open[&key];
-        let answer = self.within("cut", file.truncate(Bytes(size))).await;
-        match expected("cut", answer) {
+        let what = format!("cutting {} ({})", self.path(key), self.owned().borrow().files[&key].raid);
+        let answer = self.within(&what, file.truncate(Bytes(size))).await;
+        match expected(&what, answer) {
             Some(()) => {
                 self.settle(key);
                 self.common.tally.borrow_mut().cuts += 1;
