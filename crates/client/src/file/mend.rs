@@ -277,27 +277,33 @@ impl Reach {
         self.write(blocks.place, vec![bytes], Durability::Durable).await
     }
 
-    /// A part of a component, made of the others.
+    /// A part of a component, made of the others. Where some are damaged and some away, damage is said of what can be told apart further,
+    /// and of the rest that some are away: they may come back.
     async fn made_of_others(self: &Rc<Self>, extent: Extent) -> Result<Slice> {
         let Place { component, at } = extent.place;
         let others = self.family(component).filter(|other| *other != component);
         let there = |other: u32| Extent { place: Place { component: other, at }, length: extent.length };
+        let is_said_last = |error: &Error| (error.kind == Kind::Damaged) != (extent.length > GRAIN);
         if self.striping.raid() == Raid::Five {
             let _room = self.mending.hold(extent.length.0 * u64::from(self.striping.width() - 1)).await;
-            let mut bytes = vec![0; extent.length.0 as usize];
+            let (mut bytes, mut failed) = (vec![0; extent.length.0 as usize], Vec::new());
             for read in all(others.map(|other| self.direct(there(other)))).await {
-                parity::add(&mut bytes, &read?);
-            }
-            Ok(Slice::from(bytes))
-        } else {
-            let mut found = Err(Error::device(format!("no copy of component {component} is left; bring one back")));
-            for other in others {
-                found = self.direct(there(other)).await;
-                if found.is_ok() {
-                    break;
+                match read {
+                    Ok(read) => parity::add(&mut bytes, &read),
+                    Err(error) => failed.push(error),
                 }
             }
-            Ok(padded(found?, extent.length))
+            failed.into_iter().min_by_key(is_said_last).map_or(Ok(Slice::from(bytes)), Err)
+        } else {
+            let mut failed = Vec::new();
+            for other in others {
+                match self.direct(there(other)).await {
+                    Ok(found) => return Ok(padded(found, extent.length)),
+                    Err(error) => failed.push(error),
+                }
+            }
+            let none = || Error::device(format!("no copy of component {component} is left; bring one back"));
+            Err(failed.into_iter().min_by_key(is_said_last).unwrap_or_else(none))
         }
     }
 

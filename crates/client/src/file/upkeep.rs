@@ -2,7 +2,7 @@
 //! a component that is lost. Both go on from any place, and others may use the file meanwhile if all of them take locks.
 
 use super::components::Slice;
-use super::mend::{Gone, Locked, padded};
+use super::mend::{Gone, Locked, Part, padded};
 use super::together::all;
 use super::{File, FileEngine, joined};
 use forebay_model::layout::address::Place;
@@ -304,7 +304,7 @@ impl File {
 
     /// Rebuilds a part of a unit, and says how much of it was written, and how much is lost.
     async fn rebuild_unit(&self, extent: Extent) -> Result<(Bytes, Bytes)> {
-        let (reach, Extent { place, length }) = (&self.reach, extent);
+        let (reach, place) = (&self.reach, extent.place);
         let _guard = match reach.is_alone() {
             true => None,
             false => Some(reach.lock(place).await?),
@@ -316,21 +316,25 @@ impl File {
             let what = format!("component {} cannot be rebuilt, bytes {} are lost", place.component, named.join(", "));
             return Err(gone.error.clone().of(what));
         }
-        let is_zero = part.bytes.iter().all(|byte| *byte == 0);
-        let (mut done, mut lost) = (Ok(()), Bytes::ZERO);
-        if !is_zero {
-            done = reach.components.write(place.component, place.at, vec![part.bytes], Durability::Buffered).await;
-        }
-        for Gone { extent: Extent { place, length }, .. } in part.gone {
-            if done.is_ok() {
-                done = reach.components.lose(place.component, place.at, length).await;
-                lost += length;
-            }
-        }
+        let done = self.put_unit(place, part).await;
         if done.as_ref().is_err_and(|error| error.kind == Kind::Restarted) {
             reach.tear(place.component);
         }
-        done.map(|()| (if is_zero { Bytes::ZERO } else { length }, lost))
+        done
+    }
+
+    /// Writes what was made of a unit, unless it is zero, and loses the rest; how much of either.
+    async fn put_unit(&self, place: Place, part: Part) -> Result<(Bytes, Bytes)> {
+        let (components, mut written, mut lost) = (&self.reach.components, Bytes::ZERO, Bytes::ZERO);
+        if part.bytes.iter().any(|byte| *byte != 0) {
+            written = Bytes(part.bytes.len() as u64);
+            components.write(place.component, place.at, vec![part.bytes], Durability::Buffered).await?;
+        }
+        for Gone { extent: Extent { place, length }, .. } in part.gone {
+            components.lose(place.component, place.at, length).await?;
+            lost += length;
+        }
+        Ok((written, lost))
     }
 }
 

@@ -329,11 +329,11 @@ fn kept(file: FileId, kept: Result<Kept>) {
         ),
         Ok(Kept::Rebuilt(Rebuilt { components, written, lost })) => format!(
             "forebay: {components} of the components of {file} had missed something, and are rebuilt ({written} written{})",
-            but(lost)
+            and_lost(lost)
         ),
         Ok(Kept::Moved(Moved { components, written, lost })) => format!(
             "forebay: {components} of the components of {file} lay where nothing is to stay or more than elsewhere, and were moved ({written} written{})",
-            but(lost)
+            and_lost(lost)
         ),
         Err(error) => {
             format!(
@@ -344,7 +344,7 @@ fn kept(file: FileId, kept: Result<Kept>) {
 }
 
 /// What is said of bytes of components that are lost, if there are any.
-fn but(lost: Bytes) -> String {
+fn and_lost(lost: Bytes) -> String {
     match lost {
         Bytes::ZERO => String::new(),
         lost => format!(

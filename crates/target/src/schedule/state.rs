@@ -92,7 +92,7 @@ pub(super) struct State {
     pub(super) flushing: bool,
     /// Flushes that were begun.
     pub(super) flushes_begun: u64,
-    /// How long what was given to the drive since the last one took at the worst.
+    /// How long it takes at the worst to write what was written since the last one began.
     unflushed: Duration,
     guaranteed_in_flight: Bytes,
     normal_in_flight: usize,

@@ -4,6 +4,7 @@ use super::{Bytes, Kind, Open, Options, Raid, Slice, Striping, UNIT, World, reco
 use crate::file::components::{Components, Intent, Redo};
 use forebay_model::layout::address::{Holds, Place, StripeId};
 use forebay_model::layout::update::Extent;
+use std::rc::Rc;
 use std::time::Duration;
 
 fn five_wide() -> Striping {
@@ -142,19 +143,25 @@ fn if_more_is_lost_than_parity_covers_exactly_that_is_said_and_the_rest_is_read(
     assert!(Open::new(&world, tight(true)).all()[3..] == bytes[3..]);
 }
 
-#[test]
-fn a_component_that_missed_something_is_never_read_again_before_it_is_rebuilt() {
-    let world = World::new(five_wide(), 4);
-    let open = Open::new(&world, tight(true));
+/// A file, and what is in it, of which a component missed some.
+fn missed(world: &Rc<World>, component: u32) -> (Open, Vec<u8>) {
+    let open = Open::new(world, tight(true));
     let mut bytes = some(&world.chance, 40 * UNIT);
     open.write(0, bytes.clone());
     open.flush();
-    world.set_down(2, true);
+    world.set_down(component, true);
     let new = some(&world.chance, 10 * UNIT);
     bytes[..new.len()].copy_from_slice(&new);
     open.write(0, new);
     open.flush();
-    world.set_down(2, false);
+    world.set_down(component, false);
+    (open, bytes)
+}
+
+#[test]
+fn a_component_that_missed_something_is_never_read_again_before_it_is_rebuilt() {
+    let world = World::new(five_wide(), 4);
+    let (open, mut bytes) = missed(&world, 2);
     assert!(world.missing.borrow().contains_key(&2), "all know it before it is acknowledged");
     assert!(open.all() == bytes);
     assert!(Open::new(&world, tight(true)).all() == bytes, "others do not read it either");
@@ -244,16 +251,7 @@ fn if_a_second_one_dies_while_one_is_rebuilt_exactly_what_was_not_rebuilt_is_los
 fn what_is_damaged_beside_one_that_is_rebuilt_is_lost_in_both_and_it_stands_in_for_others_elsewhere() {
     for damaged in [0, 4] {
         let world = World::new(five_wide(), 31 + u64::from(damaged));
-        let open = Open::new(&world, tight(true));
-        let mut bytes = some(&world.chance, 40 * UNIT);
-        open.write(0, bytes.clone());
-        open.flush();
-        world.set_down(2, true);
-        let new = some(&world.chance, 8 * UNIT);
-        bytes[..new.len()].copy_from_slice(&new);
-        open.write(0, new);
-        open.flush();
-        world.set_down(2, false);
+        let (open, bytes) = missed(&world, 2);
         world.damage(damaged, 5 * UNIT + 7..5 * UNIT + 8);
         let progress = open.run(|file| async move {
             let mut progress = file.begin_rebuild(2).await?;
@@ -292,6 +290,39 @@ fn what_is_damaged_beside_one_that_is_rebuilt_is_lost_in_both_and_it_stands_in_f
         world.check();
         world.set_down(damaged, true);
         assert!(Open::new(&world, tight(true)).all() == bytes);
+    }
+}
+
+#[test]
+fn what_is_damaged_in_one_and_may_come_back_with_another_is_waited_for_and_not_lost() {
+    let three = Striping::new(Raid::One(3), Bytes(UNIT), 1, 1, 1).expect("a layout");
+    // What is away is asked before what is damaged, and behind it.
+    for (layout, missing, away, damaged) in
+        [(five_wide(), 2, 4, 0), (five_wide(), 2, 0, 4), (three, 0, 1, 2), (three, 0, 2, 1)]
+    {
+        let world = World::new(layout, 33);
+        let (open, bytes) = missed(&world, missing);
+        world.damage(damaged, 5 * UNIT..6 * UNIT);
+        world.set_down(away, true);
+        let rebuilt = |open: &Open| {
+            open.try_run(move |file| async move {
+                let mut progress = file.begin_rebuild(missing).await?;
+                while !file.rebuild(missing, &mut progress, Bytes(3 * UNIT)).await? {}
+                Ok::<_, forebay_model::Error>(progress)
+            })
+        };
+        let failed = rebuilt(&open).expect("it lives").expect_err("not all can be made");
+        assert!(failed.kind != Kind::Damaged && world.missing.borrow().contains_key(&missing), "{failed}");
+        world.set_down(away, false);
+        let progress = rebuilt(&Open::new(&world, tight(true))).expect("it lives").expect("the others are there");
+        let lost = if layout.raid() == Raid::Five { Bytes(UNIT) } else { Bytes::ZERO };
+        assert!(progress.lost == lost && world.missing.borrow().is_empty(), "{progress:?}");
+        let found = Open::new(&world, tight(true));
+        let (found, lost) =
+            found.run(|file| async move { file.read_what_is_left(Bytes::ZERO, Bytes(40 * UNIT)).await });
+        let is_lost = |at: usize| lost.iter().any(|range| range.contains(&(at as u64)));
+        assert!((0..bytes.len()).all(|at| found[at] == bytes[at] || is_lost(at)));
+        assert!(layout.raid() == Raid::Five || lost.is_empty());
     }
 }
 
