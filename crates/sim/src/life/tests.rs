@@ -41,6 +41,19 @@ fn fill(stage: &Stage, count: u64) {
     stage.world.kill();
 }
 
+/// Opens the target, and ends: where the ring goes on.
+fn open(stage: &Stage) -> u64 {
+    let env = stage.env();
+    let next = stage.world.run(async move {
+        let target = Target::open(env).await.expect("the target opens");
+        let ring = target.ring(NAME).expect("the ring is there");
+        ring.ready().await.expect("the tail is found");
+        ring.status().next_sequence
+    });
+    stage.world.kill();
+    next
+}
+
 /// The blocks of the open segment: where each lies, and its first element.
 fn blocks(stage: &Stage) -> BTreeMap<u32, (Bytes, u64)> {
     let parts = stage.parts().into_iter().filter(|part| part.open && part.kind == Kind::Header);
@@ -66,12 +79,23 @@ fn a_torn_block_that_becomes_whole_after_the_ring_went_on_there_is_not_its_data(
     assert_eq!(blocks(&stage)[&2], (at, begins), "the ring went on where the block was torn");
     wipe(4);
     stage.disk.poke(at, &torn);
-    let env = stage.env();
-    let next = stage.world.run(async move {
-        let target = Target::open(env).await.expect("the target opens");
-        let ring = target.ring(NAME).expect("the ring is there");
-        ring.ready().await.expect("the tail is found");
-        ring.status().next_sequence
-    });
-    assert_eq!(next, begins, "what was behind it was of a later opening, and lacked its beginning");
+    assert_eq!(open(&stage), begins, "what was behind it was of a later opening, and lacked its beginning");
+}
+
+/// As above, and nothing whole is left of what was written since: only the sectors that the first block had lost.
+#[test]
+fn a_torn_block_that_becomes_whole_brings_nothing_back_that_an_opening_did_not_find() {
+    // Behind others, and where it is the first one of its segment.
+    for (block, lost) in [(2, 1), (2, 3), (0, 1)] {
+        let stage = Stage::new(1, disk(0), |spec| spec.flush_interval = Duration::from_secs(600));
+        fill(&stage, 64);
+        let (at, begins) = blocks(&stage)[&block];
+        let place = at + Bytes::kib(4) * lost;
+        let mut sectors = vec![0; 4 << 10];
+        stage.disk.peek(place, &mut sectors);
+        stage.disk.poke(place, &[0; 4 << 10]);
+        assert_eq!(open(&stage), begins, "the ring ends before the torn block {block}");
+        stage.disk.poke(place, &sectors);
+        assert_eq!(open(&stage), begins, "block {block} and what is whole behind it were not there before");
+    }
 }

@@ -13,7 +13,8 @@
 //!    the checkpoint: what it calls durable was acknowledged, and if it is gone, the ring goes on after it. A block of an
 //!    earlier opening where a later one found nothing ends the chain, whole as it looks by now ([`Floor`]).
 //! 5. What lies beyond the tail was never acknowledged. Where it could be taken for data later (the first block and the
-//!    trailer of a slot with a sequence still to come), it is erased before anything is written.
+//!    trailer of a slot with a sequence still to come; the block that a crash left torn where the next one goes), it is
+//!    erased before anything is written. So whatever fits behind the tail later was written behind it.
 //!
 //! 6. Epochs never fall along the ring. What a crash undid has the sequence of what was written in its place later, but
 //!    a lower epoch: a trailer older than the first block of its slot, or anything older than the segment before it,
@@ -66,11 +67,14 @@ struct Scan {
     writers: Writers,
     /// Whether any block says that blocks of this segment were durable.
     proof: bool,
+    /// Whether a block of this segment begins at `end`, and is not data.
+    undone: bool,
 }
 
 /// What an opening found was durable before it wrote anything. So a block of it says how many those were at the most, and
 /// what an earlier one wrote behind them is not data: a block that a crash left torn, of which the sectors that were
-/// missing came later, with a newer block that was torn there.
+/// missing came later, with a newer block that was torn there. Opening erases such a block; this is for one that it could
+/// not read, or that the device did not erase.
 struct Floor {
     /// Blocks from this one on ...
     from: u32,
@@ -437,6 +441,7 @@ impl Recovery {
             epoch: step.least_epoch,
             writers: Writers::default(),
             proof: false,
+            undone: false,
         };
         // The footer is not looked at: where it begins is not known, and it does not look like a block.
         let limit = segment.0 as usize;
@@ -464,7 +469,11 @@ impl Recovery {
                     && view.verify().is_ok()
             });
             let Some(view) = found else {
-                hole.get_or_insert(pos);
+                if hole.is_none() {
+                    let begins = |h: Header| self.belongs(&h, step.slot) && h.segment.get() == step.sequence;
+                    scan.undone = Header::read(here).is_ok_and(begins);
+                    hole = Some(pos);
+                }
                 pos += BLOCK_ALIGN;
                 continue;
             };
@@ -518,6 +527,7 @@ impl Recovery {
             });
             scan.writers.saw(header.writer.get(), header.number.get());
             scan.proof |= header.durable_blocks.get() > 0;
+            scan.undone = false;
             pos += header.total_len.get() as usize;
             scan.end = pos as u32;
         }
@@ -567,6 +577,11 @@ impl Recovery {
         if !sealed {
             if step.trailer.is_some() {
                 self.erase_trailer(step.slot).await?;
+            }
+            if let Some(scan) = scans[tail].as_ref().filter(|scan| scan.undone) {
+                // The next crash may tear what is written there, and leave just the sectors that this one has lost.
+                let (at, _) = self.place(step.slot);
+                self.zero(at + Bytes(u64::from(scan.end)), Bytes(BLOCK_ALIGN as u64)).await?;
             }
             path.push(step.slot);
         }
