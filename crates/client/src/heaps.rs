@@ -484,6 +484,7 @@ fn strange(reply: &HeapReply) -> Error {
         HeapReply::Committed(_) => "a commit",
         HeapReply::Root { .. } => "a root",
         HeapReply::History(_) => "commits",
+        HeapReply::Unread { .. } => "units",
     };
     Error::damaged(format!("a node answered with {shape} what it was not asked: use the same release on both sides"))
 }

@@ -35,6 +35,18 @@ struct Known {
     renewing: Renewing,
 }
 
+/// Asks the manager again, as long as patience lasts, for what is moved and nobody's just now.
+pub(crate) async fn until_free<T>(nodes: &Nodes, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+    let clock = &nodes.env().clock;
+    let end = clock.now() + nodes.patience();
+    loop {
+        match ask().await {
+            Err(error) if error.kind == Kind::Busy && clock.now() < end => clock.sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
+
 impl Way {
     /// The ways to the parts of what was granted.
     pub(crate) fn all(nodes: &Nodes, control: &Rc<dyn Control>, path: &str, grant: Grant) -> Vec<Way> {
@@ -190,8 +202,8 @@ impl Way {
     pub(crate) async fn renew(&self) -> Result<()> {
         let write = self.known.grant.borrow().write;
         let (file, version) = self.version();
-        let asked = Renewed { file, write, version };
-        let grant = granted::renewed(&*self.known.control, asked).await?.map_err(|error| error.of(self.path()))?;
+        let renewed = async || granted::renewed(&*self.known.control, Renewed { file, write, version }).await?;
+        let grant = until_free(&self.nodes, renewed).await.map_err(|error| error.of(self.path()))?;
         self.take(grant)
     }
 

@@ -202,3 +202,43 @@ fn of_a_server_that_is_killed_what_was_committed_is_there_and_what_was_not_is_go
     assert_eq!(heap.commit(NewRoot::Record(next)).unwrap(), commit + 1);
     again.stop();
 }
+
+#[test]
+fn a_heap_leaves_a_target_that_drains_and_is_used_elsewhere_with_all_that_it_had() {
+    let place = Place::new();
+    let manager = Served::with(&place, &["--nodes", "0"]);
+    let a = manager.join(&place, "a");
+    manager.ok(&place, &["heap", "create", "/pages", "--keep", "1h"]);
+    let records: Vec<String> = (0..500).map(|number| format!("record {number} {}", "x".repeat(number * 7))).collect();
+    let texts: Vec<&str> = records.iter().map(String::as_str).collect();
+    let mut ids = put(&manager, &place, "/pages", &texts[..300]);
+    let before = json(&manager, &place, &["heap", "stat", "/pages"]);
+    let b = manager.join(&place, "b");
+    let from = before["target"].as_str().unwrap();
+    manager.ok(&place, &["target", "drain", from]);
+    // It is used meanwhile.
+    ids.extend(put(&manager, &place, "/pages", &texts[300..]));
+    let left = || {
+        let all: Vec<Value> = text(manager.ok(&place, &["target", "list", "--json"]))
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        all.into_iter().find(|target| target["target"] == from).map(|target| target["components_left"].clone())
+    };
+    let until = std::time::Instant::now() + Duration::from_secs(120);
+    while left() != Some(0.into()) {
+        assert!(std::time::Instant::now() < until, "{:?} left", left());
+        std::thread::yield_now();
+    }
+    a.kill();
+    let after = json(&manager, &place, &["heap", "stat", "/pages"]);
+    assert_ne!(before["target"], after["target"]);
+    for number in [0, 7, 299, 300, 499] {
+        assert_eq!(text(manager.ok(&place, &["heap", "get", "/pages", &ids[number]])), records[number]);
+    }
+    let commit = before["commit"].as_u64().unwrap().to_string();
+    assert_eq!(text(manager.ok(&place, &["heap", "get", "/pages", &ids[7], "--as-of", &commit])), records[7]);
+    put(&manager, &place, "/pages", &["more"]);
+    b.stop();
+    manager.stop();
+}

@@ -112,6 +112,12 @@ impl Manager {
         place::require_objects(found.file, &found.inode)?;
         if matches!(found.inode.attributes.kind, FileKind::Ring | FileKind::Heap) {
             by.require(file, &found.inode, if write { Wanted::WRITE } else { Wanted::READ })?;
+            let Writers(writers) = view.read(&keys::writers(file))?.unwrap_or_default();
+            if writers.iter().any(|writer| writer.alone) {
+                return Err(Error::busy(format!(
+                    "{file} is moved to another target, and the last of it is copied; ask again in a second"
+                )));
+            }
         } else if write {
             let writers: Option<Writers> = view.read(&keys::writers(file))?;
             let is_open = |Writers(writers): &Writers| writers.iter().any(|writer| writer.is(by));

@@ -248,8 +248,8 @@ pub(crate) fn replace(
     let left: Vec<Candidate> = open(cluster).filter(|one| is_free(one) && one.has_room()).collect();
     if left.is_empty() {
         return Err(Error::full(format!(
-            "no target takes the place of {}: all that are up and have a fiftieth free have a part of the file already; add \
-             targets, or start nodes",
+            "no target takes the place of {}: all that are up and have a fiftieth free have a part of it, or what is left of one \
+             and removed soon; add targets, or start nodes",
             layout.targets[component as usize]
         )));
     }

@@ -13,7 +13,9 @@ use crate::copies::{self, Chain};
 use crate::engine::{Engine, MOST_BYTES, Transaction, Write};
 use crate::keys;
 use crate::manager::Manager;
-use crate::records::{Copied, Epochs, Next, NodeRecord, Term, UserRecord, Writers, component_of, decode, encode};
+use crate::records::{
+    Copied, Epochs, Inode, Next, NodeRecord, Term, UserRecord, Writers, component_of, decode, encode,
+};
 use forebay_env::Random;
 use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::{IssuedKey, ROOT_USER};
@@ -258,6 +260,12 @@ fn left(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, now: Timestamp) -> Result<BTreeS
         let file = FileId(keys::number(&key));
         let value = state.remove(&key).unwrap_or_default();
         let Writers(_) = decode(&key, &value)?;
+        let inode = keys::inode(file);
+        let there: Option<Inode> = state.get(&inode).map(|value| decode(&inode, value)).transpose()?;
+        if there.is_some_and(|inode| inode.attributes.kind == FileKind::Heap) {
+            // Somebody copied the last of it, and it lies where it lay.
+            continue;
+        }
         let scrub = keys::to_scrub(file);
         let value = encode(&scrub, &crate::records::ToScrub { since: now })?;
         state.entry(scrub).or_insert(value);

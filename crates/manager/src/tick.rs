@@ -8,13 +8,14 @@ use crate::draft::{Batch, Draft, View};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::{displace, give_up_lost, is_displaced, left, stay};
+use crate::operations::{displace, give_up_lost, is_displaced, is_late, left, stay};
+use crate::place;
 use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, ShutOutRecord, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result, TargetId};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::{MOST_SHUT_OUT, TargetState};
-use forebay_wire::control::names::FileId;
+use forebay_wire::control::names::{FileId, FileKind};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -149,11 +150,13 @@ impl Manager {
             for writer in &writers {
                 self.seen.entry(writer.client).or_insert(now.moment);
             }
-            let is_late = |seen: &Moment| now.moment.since(*seen) > timeout;
-            let is_gone = |client| self.seen.get(&client).is_some_and(is_late);
+            let is_silent = |seen: &Moment| now.moment.since(*seen) > timeout;
+            let is_gone = |client| self.seen.get(&client).is_some_and(is_silent);
             let file = FileId(keys::number(&key));
             let mut draft = Draft::new(self.view()?, batch);
-            if left(&mut draft, file, now.wall, is_gone)? {
+            let is_over = writers.iter().any(|writer| is_late(writer, now.wall))
+                && place::inode(&draft, file)?.attributes.kind == FileKind::Heap;
+            if left(&mut draft, file, now.wall, |client| is_over || is_gone(client))? {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
                 ticked.left.push(file);

@@ -12,6 +12,7 @@ pub mod packet;
 pub mod plan;
 pub mod profile;
 pub mod query;
+pub mod ranges;
 pub mod ring;
 pub mod scrub;
 pub mod settings;

@@ -3,6 +3,7 @@
 //!
 //! Segment summaries may be older than the ring itself: opening walks from the last checkpoint to the tail.
 
+use crate::heap::slot::Stamp;
 use crate::layout::Layout;
 use crate::object::logs::{LogRecord, Settings};
 use crate::object::rows::Key;
@@ -37,6 +38,8 @@ pub struct HeapRecord {
     pub name: String,
     /// Groups, in the order in which it runs over them.
     pub groups: Vec<u32>,
+    /// As which heap of which target it was made: what is in it says so wherever it was moved since.
+    pub stamp: Stamp,
 }
 
 /// Everything that is kept of objects beside their rows and the records since.

@@ -20,8 +20,9 @@ pub mod classes;
 mod commit;
 pub mod gather;
 mod hot;
+pub mod image;
 mod lost;
-mod open;
+pub(crate) mod open;
 mod output;
 mod places;
 mod read;
@@ -55,6 +56,7 @@ use forebay_env::Slab;
 use forebay_model::heap::{CommitInfo, HeapSettings, LARGEST_RECORD, RecordId};
 use forebay_model::{Bytes, Error, Kind, Result};
 use hot::Hot;
+use image::Watch;
 use places::Places;
 use root::Root;
 use slot::{Role, Stamp};
@@ -112,6 +114,8 @@ pub struct HeapStatus {
 /// A heap, on its target's loop.
 pub struct Heap {
     core: Rc<Core>,
+    /// Which of its target's heaps it is; in what it has stands its stamp.
+    number: u64,
     stamp: Stamp,
     stream: StreamId,
     options: HeapOptions,
@@ -156,6 +160,8 @@ struct Work {
     /// It was deleted: nothing of it can be read.
     ended: bool,
     complaints: Vec<String>,
+    /// What is to be read by who copies it.
+    watch: Option<Watch>,
     /// Damaged records that were freed, and those of them of which slots may stay taken.
     freed_damaged: (u64, u64),
 }
@@ -372,12 +378,12 @@ impl Heap {
             return Err(Error::full(format!(
                 "heap {} has as many allocators as it can, or pages of them for commits that are kept; make another one \
                  (nothing was changed)",
-                self.stamp.heap
+                self.number
             )));
         }
         let per_group = self.work.borrow().space.units_per_group();
         let groups = short.units.div_ceil(per_group);
-        let all = self.core.grow_heap(self.stamp.heap, groups).await?;
+        let all = self.core.grow_heap(self.number, groups).await?;
         let mut work = self.work.borrow_mut();
         // Also those that came by a growth whose end nobody waited for.
         work.space = Space::new(self.core.layout(), all);

@@ -107,12 +107,12 @@ pub async fn verify(env: Env, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<
         found.unreadable += verifier.salvage.lost();
         found.rings.push(ring_found);
     }
-    for (number, heap) in heaps {
+    for (_, heap) in heaps {
         let mut of_heap = |bytes: Bytes| {
             done += bytes;
             progress(done.min(total), total);
         };
-        found.heaps.push(audit::look_over(&core, number, &heap.name, heap.groups, &mut of_heap).await?);
+        found.heaps.push(audit::look_over(&core, heap, &mut of_heap).await?);
     }
     let mut of_objects = |bytes: Bytes| {
         done += bytes;

@@ -171,7 +171,8 @@ fn the_page_of_heaps_has_their_fields() {
     let most = heap::root::MOST_ALLOCATORS;
     assert!(page.contains(&format!("at most {},{:03}", most / 1000, most % 1000)), "allocators at most: {most}");
     let checkpoint = include_str!("../../../docs/format/checkpoint.md");
-    let record = HeapRecord { name: String::new(), groups: Vec::new() };
+    let stamp = heap::slot::Stamp { target: 1, heap: 2 };
+    let record = HeapRecord { name: String::new(), groups: Vec::new(), stamp };
     names_in_order(checkpoint.split_once("\nHeap: ").unwrap().1, "", &fields(&record));
 }
 

@@ -24,6 +24,10 @@ pub const MOST_UNCOMMITTED: usize = 4 << 20;
 pub const MOST_COMMITS: usize = 1024;
 /// The most bytes that a commit takes in a list of them.
 const COMMIT: usize = 32;
+/// A heap is moved in units of so many bytes.
+pub const UNIT: Bytes = Bytes::kib(64);
+/// The most units that one request reads or writes.
+pub const MOST_UNITS: u32 = (MOST_AT_ONCE.0 / UNIT.0) as u32;
 /// The most heaps that are used over one connection.
 pub const MOST_HEAPS: usize = 16;
 
@@ -43,6 +47,16 @@ impl Command {
     pub const HEAP_ROOT: Command = Command(72);
     /// [`HeapAsk::History`].
     pub const HEAP_HISTORY: Command = Command(73);
+    /// [`HeapAsk::Unread`].
+    pub const UNREAD_UNITS: Command = Command(75);
+    /// [`HeapAsk::ReadUnits`].
+    pub const READ_UNITS: Command = Command(76);
+    /// [`HeapAsk::Receive`].
+    pub const RECEIVE_HEAP: Command = Command(77);
+    /// [`HeapAsk::WriteUnits`].
+    pub const WRITE_UNITS: Command = Command(78);
+    /// [`HeapAsk::Received`].
+    pub const RECEIVED_HEAP: Command = Command(79);
 }
 
 /// A heap that there is.
@@ -188,6 +202,49 @@ pub enum HeapAsk {
         /// So many at most; [`MOST_COMMITS`] at most.
         most: u32,
     },
+    /// Which units of the heap were written since they were read by who copies it: [`HeapReply::Unread`]. This and what follows moves a heap
+    /// of a cluster to another target, and is asked over the network alone.
+    Unread {
+        /// What was said last time; all units are if `None`, and whoever copied before begins anew.
+        watch: Option<u64>,
+        /// From this one on.
+        from: u32,
+    },
+    /// Brings units as they lie on the device, as the payload: [`HeapReply::Done`].
+    ReadUnits {
+        /// As [`HeapReply::Unread`] has it.
+        watch: u64,
+        /// The first of them.
+        first: u32,
+        /// How many; [`MOST_UNITS`] at most.
+        count: u32,
+    },
+    /// Begins to take a heap in from another target: [`HeapReply::Done`].
+    Receive {
+        /// As which heap it was made.
+        stamp: HeapStamp,
+        /// How many units it has, at least.
+        units: u32,
+    },
+    /// Writes the units of the payload into a heap that is taken in: [`HeapReply::Done`].
+    WriteUnits {
+        /// The first of them.
+        first: u32,
+    },
+    /// All of it is there, and it is a heap of the target from now on, durably: [`HeapReply::Done`].
+    Received {
+        /// How many units it has, at least: all that its commits name.
+        units: u32,
+    },
+}
+
+/// As which heap one was made: what is in it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapStamp {
+    /// The target.
+    pub target: u128,
+    /// Its number there.
+    pub heap: u64,
 }
 
 /// The root that a commit names.
@@ -224,6 +281,19 @@ pub enum HeapReply {
     },
     /// Commits, the newest first. If they are fewer than were asked for, no older one can be read.
     History(Vec<CommitInfo>),
+    /// What is to be read by who copies.
+    Unread {
+        /// To be said next time.
+        watch: u64,
+        /// As which heap it was made.
+        stamp: HeapStamp,
+        /// Runs of units: the first of each, and how many they are. If there are none, there are none behind `from`.
+        runs: Vec<(u32, u32)>,
+        /// Units to be read in all, also before `from`.
+        units: u64,
+        /// Units that the heap has.
+        space: u32,
+    },
 }
 
 /// A reply with the bytes that come with it.
@@ -252,6 +322,11 @@ impl HeapAsk {
             HeapAsk::Abort => Command::ABORT_HEAP,
             HeapAsk::Root { .. } => Command::HEAP_ROOT,
             HeapAsk::History { .. } => Command::HEAP_HISTORY,
+            HeapAsk::Unread { .. } => Command::UNREAD_UNITS,
+            HeapAsk::ReadUnits { .. } => Command::READ_UNITS,
+            HeapAsk::Receive { .. } => Command::RECEIVE_HEAP,
+            HeapAsk::WriteUnits { .. } => Command::WRITE_UNITS,
+            HeapAsk::Received { .. } => Command::RECEIVED_HEAP,
         }
     }
 }
@@ -269,6 +344,7 @@ impl HeapRequest {
             HeapAsk::Get { ref ids, .. } if ids.iter().any(|id| id.is_chain()) => MOST_AT_ONCE.0 as usize,
             HeapAsk::Get { ref ids, .. } => (ids.len() * LARGEST_SLOT as usize).min(MOST_AT_ONCE.0 as usize),
             HeapAsk::History { most, .. } => most as usize * COMMIT,
+            HeapAsk::ReadUnits { count, .. } => count as usize * UNIT.0 as usize,
             _ => payload,
         }
     }
@@ -280,8 +356,17 @@ impl HeapRequest {
                 (lengths.len(), lengths.iter().map(|length| u64::from(*length)).sum::<u64>())
             }
             HeapAsk::Get { ids, .. } | HeapAsk::Free { ids } => (ids.len(), 0),
-            HeapAsk::Commit { .. } | HeapAsk::Abort | HeapAsk::Root { .. } | HeapAsk::History { .. } => (0, 0),
+            // How many there are, its bytes say.
+            HeapAsk::WriteUnits { .. } => (0, payload as u64),
+            _ => (0, 0),
         };
+        if let HeapAsk::ReadUnits { count, .. } = self.ask
+            && count > MOST_UNITS
+        {
+            return Err(Error::usage(format!(
+                "{count} units at once are too many; ask for {MOST_UNITS} at most (nothing was changed)"
+            )));
+        }
         if let HeapAsk::History { most, .. } = self.ask
             && most as usize > MOST_COMMITS
         {
@@ -320,6 +405,11 @@ impl HeapRequest {
             HeapAsk::Abort => writer.send(id, command, none, &of, payload),
             HeapAsk::Root { as_of } => writer.send(id, command, none, &(of, as_of), payload),
             HeapAsk::History { before, most } => writer.send(id, command, none, &(of, before, most), payload),
+            HeapAsk::Unread { .. }
+            | HeapAsk::ReadUnits { .. }
+            | HeapAsk::Receive { .. }
+            | HeapAsk::WriteUnits { .. }
+            | HeapAsk::Received { .. } => Err(Error::usage("heaps are moved between targets over the network alone")),
         }
     }
 

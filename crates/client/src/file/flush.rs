@@ -1,12 +1,12 @@
 //! What was written becomes durable; and components that lost or missed some of it get it from the others.
 
 use super::components::is_lost_or_damaged;
-use super::ranges::Ranges;
 use super::reach::Reach;
 use super::together::all;
 use forebay_model::layout::address::Place;
 use forebay_model::layout::update::Extent;
 use forebay_model::object::Durability;
+use forebay_model::ranges::Ranges;
 use forebay_model::{Bytes, Error, Kind, Result};
 use std::rc::Rc;
 

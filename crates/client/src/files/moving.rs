@@ -3,6 +3,8 @@
 //! Whoever copies is alone with the file, and makes way for who wants to write it: then what it asks for is stale, and it begins
 //! anew later. It is read meanwhile where it lies. What a reader may still be given where it lay, who writes next waits for.
 
+mod heap;
+
 use super::Files;
 use super::listed::{Listed, Page};
 use crate::control::strange;
@@ -13,7 +15,7 @@ use forebay_env::together::all;
 use forebay_model::object::{Durability, LENGTHS, MOST_SET, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
 use forebay_wire::control::files::{Displaced, FoundDamaged, Relocate, Relocated, Relocating, Relocation};
-use forebay_wire::control::names::FileId;
+use forebay_wire::control::names::{FileId, FileKind, Place, Stat};
 use forebay_wire::control::{Change, Question, Reply};
 use forebay_wire::object::{
     Ask, DESCRIBED, LOST_TOGETHER, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, companion,
@@ -86,6 +88,9 @@ impl Files {
 
     /// Moves all that is to be moved of a file.
     pub async fn move_away(&self, file: FileId, rate: Rate) -> Result<Moved> {
+        if self.kind_of(file).await? == FileKind::Heap {
+            return self.move_heap(file).await;
+        }
         let moved = self.move_once(file, rate, Damage::Refused).await;
         if !moved.as_ref().is_err_and(|error| error.kind == Kind::Damaged) {
             return moved;
@@ -94,6 +99,13 @@ impl Files {
         match self.mend(file).await {
             Ok(Some(_)) => self.move_once(file, rate, Damage::Kept).await,
             _ => moved,
+        }
+    }
+
+    async fn kind_of(&self, file: FileId) -> Result<FileKind> {
+        match self.control.ask(Question::Stat(Stat { place: Place::of(file) })).await? {
+            Reply::Entry(entry) => Ok(entry.attributes.kind),
+            other => Err(strange(&other)),
         }
     }
 
@@ -113,7 +125,7 @@ impl Files {
     async fn move_alone(&self, file: FileId, rate: Rate, damage: Damage) -> Result<Moved> {
         let mut moved = Moved::default();
         loop {
-            let copied = match self.control.change(Change::Relocate(Relocate { file })).await {
+            let copied = match self.control.change(Change::Relocate(Relocate { file, last: false })).await {
                 Ok(_) => self.copied(file, rate, damage).await,
                 Err(error) => Err(error),
             };

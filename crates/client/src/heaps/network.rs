@@ -14,7 +14,7 @@ use super::HeapList;
 use crate::control::{Control, done, strange};
 use crate::files::walk::Walk;
 use crate::nodes::{Nodes, Request};
-use crate::way::Way;
+use crate::way::{Way, until_free};
 use forebay_model::heap::HeapSettings;
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::command::Reply;
@@ -151,8 +151,8 @@ impl NetworkHeaps {
 
     /// The way to a heap: to put records and free them, or to get them.
     async fn open(&self, path: &str, write: bool) -> Result<Way> {
-        let open = OpenHeap { place: Place::path(path), write };
-        match self.control.ask(Question::OpenHeap(open)).await.map_err(|error| error.of(path))? {
+        let ask = async || self.control.ask(Question::OpenHeap(OpenHeap { place: Place::path(path), write })).await;
+        match until_free(&self.nodes, ask).await.map_err(|error| error.of(path))? {
             control::Reply::Grant(grant) => self.way(path, grant),
             other => Err(strange(&other)),
         }

@@ -40,7 +40,7 @@ messages! {
     Rebuilt as Rebuilt { file, component, version }
     AskDegraded as AskDegraded { file, most, left }
     Degraded as Degraded { files, more }
-    Relocate as Relocate { file }
+    Relocate as Relocate { file, last }
     Relocating as Relocating { file }
     Relocation as Relocation { component, version, from, to, until, hurries }
     Relocated as Relocated { file, component, version }

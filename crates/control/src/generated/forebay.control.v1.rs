@@ -1077,6 +1077,9 @@ pub struct Degraded {
 pub struct Relocate {
     #[prost(uint64, tag = "1")]
     pub file: u64,
+    /// Of a heap, which others use while it is copied: from now on nobody else uses it.
+    #[prost(bool, tag = "2")]
+    pub last: bool,
 }
 /// Asks with what a component is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -22,7 +22,7 @@ pub enum TargetCommand {
     List,
     /// Make a file or device another target of a directory, also while that is served; the cluster uses it at once
     Add(AddArgs),
-    /// Move the files that lie on a target to others, beside those who use them; rings and heaps stay, and nothing new is put there
+    /// Move the files and heaps that lie on a target to others, beside those who use them; rings stay, and nothing new is put there
     Drain(WhichArgs),
     /// Say that a target has failed: what lies on it is rebuilt elsewhere
     Fail(WhichArgs),
@@ -125,8 +125,7 @@ fn is_empty(target: &Target) -> Result<()> {
     match left {
         Some(0) => Ok(()),
         Some(left) => Err(Error::refused(format!(
-            "{} of files, rings and heaps lie on target {target} still; drain it and wait, delete rings and heaps, which stay, or give them up \
-             with --lost",
+            "{} of files, rings and heaps lie on target {target} still; drain it and wait, delete rings, which stay, or give them up with --lost",
             human::some(*left, "component")
         ))),
         None => Err(Error::refused(format!(
@@ -156,7 +155,7 @@ fn set(context: &mut Context, id: String, state: TargetState, may_be: fn(&Target
     let then = match state {
         TargetState::Up => "is used again.",
         TargetState::Draining => {
-            "takes nothing new, and files on it are moved, but no rings and heaps; `forebay target list` says when it is empty."
+            "takes nothing new, and files and heaps on it are moved, but no rings; `forebay target list` says when it is empty."
         }
         TargetState::Failed => {
             "counts as failed, and what lay on it is rebuilt elsewhere; `forebay target list` says how far that is."

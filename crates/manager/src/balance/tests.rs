@@ -72,7 +72,7 @@ impl Stage {
     }
 
     fn begins(&mut self, file: FileId) -> forebay_model::Result<Relocation> {
-        self.change(&mover(), Change::Relocate(Relocate { file }))?;
+        self.change(&mover(), Change::Relocate(Relocate { file, last: false }))?;
         match self.ask(&mover(), &Question::Relocating(Relocating { file }))? {
             Reply::Relocation(relocation) => Ok(relocation),
             other => panic!("{other:?} says not with what it is copied"),

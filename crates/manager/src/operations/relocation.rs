@@ -1,6 +1,8 @@
 //! Components that are to lie elsewhere, because nothing is to stay where they lie or so that targets are filled evenly: who copies one is alone with the file
 //! meanwhile, and makes way for whoever wants to write it.
 //!
+//! A heap is used while it is copied, and nobody's but its copier's while the last of it is.
+//!
 //! Always: until a component was copied to its end it lies where it lay, and all read it there; of a copy that came to nothing
 //! it is known where that lies, until it is written anew or removed. A file that others have open for long is not waited for:
 //! if it can do without the component, that is given up, and made anew elsewhere.
@@ -14,21 +16,33 @@ use crate::manager::{Manager, Now, Settings};
 use crate::place::{self, Found};
 use crate::principal::Principal;
 use crate::records::{Layout, Move, Moves, ToScrub, Writer, Writers};
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::capability::{Rights, SKEW};
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::{FileId, FileKind, Place};
+use std::time::Duration;
 
 impl Operation<'_> {
     /// Has this client copy a component of a file.
     pub(super) fn relocate(&mut self, asked: &Relocate) -> Result<()> {
         self.by.require_root("move components")?;
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
-        place::require_file(file, &inode)?;
+        let is_heap = inode.attributes.kind == FileKind::Heap;
+        if !is_heap {
+            place::require_file(file, &inode)?;
+        }
         let mut layout: Layout = self.draft.require(&keys::layout(file))?;
         let Moves(mut moves) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
         let Some(component) = displaced(self.cluster, &layout, &moves) else { return Err(nothing_to_do(file)) };
+        if is_heap {
+            return self.relocate_heap(Found { file, inode }, &layout, (component, moves), asked.last);
+        }
+        if asked.last {
+            return Err(Error::usage(format!(
+                "{file} is a file, and who copies one is alone with it from the beginning on"
+            )));
+        }
         let even = !lies_wrong(self.cluster, &layout, component);
         if !inode.written {
             // It has no objects yet.
@@ -83,11 +97,54 @@ impl Operation<'_> {
         self.raise(file, inode)
     }
 
+    /// Has this client copy a heap, which is used meanwhile; and, for the `last` of it, have it for itself.
+    fn relocate_heap(
+        &mut self,
+        Found { file, inode }: Found,
+        layout: &Layout,
+        (component, mut moves): (u32, Vec<Move>),
+        last: bool,
+    ) -> Result<()> {
+        let Writers(writers) = self.draft.read(&keys::writers(file))?.unwrap_or_default();
+        if writers.iter().any(|writer| !writer.is(self.by)) {
+            return Err(Error::busy(format!("another client moves {file}; ask again later")));
+        }
+        if last {
+            if !moves.iter().any(|copied| copied.by == self.by.client) {
+                return Err(not_copied_by(self.by, file));
+            }
+            self.copies_heap(file, true)?;
+            return self.raise(file, inode);
+        }
+        let from = layout.targets[component as usize];
+        if !self.cluster.targets.get(&from).is_some_and(|now| self.cluster.is_up(now)) {
+            return Err(Error::busy(format!(
+                "{file} lies on target {from}, which is away; it is copied when that is back"
+            )));
+        }
+        let to = self.place_elsewhere(file, layout, component)?;
+        // A heap that is not all there is not gone on with: what there is of it is removed, and nobody else writes where this one does.
+        let due = self.now.wall.after(self.settings.life + SKEW);
+        for copied in moves.drain(..) {
+            leave_behind(&mut self.draft, file, &inode, (copied.component, copied.to), 0, due)?;
+        }
+        moves.push(Move { component, to, by: self.by.client, even: false });
+        self.draft.put(keys::moves(file), &Moves(moves))?;
+        self.copies_heap(file, false)
+    }
+
+    /// This client copies a heap, and nobody else does: beside those who use it, or alone.
+    fn copies_heap(&mut self, heap: FileId, alone: bool) -> Result<()> {
+        let (client, user, since) = (self.by.client, self.by.user, self.now.wall);
+        let writer = Writer { client, user, since, alone, yields: !alone, cached: false };
+        self.draft.put(keys::writers(heap), &Writers(vec![writer]))
+    }
+
     /// A component lies where it was copied to.
     pub(super) fn relocated(&mut self, asked: &Relocated) -> Result<()> {
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
         require_version(file, &inode, asked.version)?;
-        let (mut moves, at) = copied_by(&self.draft, self.by, file)?;
+        let (mut moves, at) = copied_by(&self.draft, self.by, file, Copier::Alone)?;
         let Move { component, to, .. } = moves.swap_remove(at);
         let mut layout: Layout = self.draft.require(&keys::layout(file))?;
         if component != asked.component || layout.absence(component).is_some() || layout.targets.contains(&to) {
@@ -133,18 +190,48 @@ fn copies(moves: &[Move], writer: &Writer) -> bool {
     writer.alone && moves.iter().any(|copied| copied.by == writer.client)
 }
 
-/// What is copied of a file, and which of it by this client, which is alone with the file.
-fn copied_by(view: &impl View, by: &Principal, file: FileId) -> Result<(Vec<Move>, usize)> {
+/// Who copies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copier {
+    /// It is alone with what it copies.
+    Alone,
+    /// Of a heap most is copied while others use it.
+    Beside,
+}
+
+/// What is copied of a file, and which of it by this client.
+fn copied_by(view: &impl View, by: &Principal, file: FileId, copier: Copier) -> Result<(Vec<Move>, usize)> {
     let Moves(moves) = view.read(&keys::moves(file))?.unwrap_or_default();
     let Writers(writers) = view.read(&keys::writers(file))?.unwrap_or_default();
-    let is_alone = writers.iter().all(|writer| writer.is(by)) && !writers.is_empty();
-    match moves.iter().position(|copied| copied.by == by.client).filter(|_| is_alone) {
+    let is_fit = |writer: &Writer| writer.is(by) && (copier == Copier::Beside || writer.alone);
+    let is_fit = writers.iter().all(is_fit) && !writers.is_empty();
+    match moves.iter().position(|copied| copied.by == by.client).filter(|_| is_fit) {
         Some(at) => Ok((moves, at)),
-        None => Err(Error::stale(format!(
-            "client {:x} does not copy anything of {file}, or had to make way for one who writes it; begin anew",
-            by.client
-        ))),
+        None => Err(not_copied_by(by, file)),
     }
+}
+
+fn not_copied_by(by: &Principal, file: FileId) -> Error {
+    Error::stale(format!(
+        "client {:x} does not copy anything of {file}, or had to make way for one who writes it; begin anew",
+        by.client
+    ))
+}
+
+/// How long a heap is nobody else's while the last of it is copied, at the most.
+const LAST: Duration = Duration::from_secs(60);
+
+/// Whether who copies the last of a heap has taken too long, and others use it again. A clock that was set back far is not waited for.
+pub(crate) fn is_late(writer: &Writer, now: Timestamp) -> bool {
+    writer.alone && (now.since(writer.since) > LAST || writer.since.since(now) > LAST)
+}
+
+/// Nobody copies the last of a heap any more: it lies where it lay, and all use it again.
+pub(super) fn give_up_copy(draft: &mut Draft<'_>, heap: FileId) -> Result<()> {
+    let key = keys::moves(heap);
+    let Some(Moves(mut moves)) = draft.read(&key)? else { return Ok(()) };
+    moves.iter_mut().for_each(|copied| copied.by = 0);
+    draft.put(key, &Moves(moves))
 }
 
 fn nothing_to_do(file: FileId) -> Error {
@@ -191,8 +278,9 @@ pub(crate) fn is_any_hurried(draft: &Draft<'_>, cluster: &Cluster) -> Result<boo
 /// Puts a file on the list of those of which something is to be moved; whether it was not there.
 pub(crate) fn displace(draft: &mut Draft<'_>, file: FileId) -> Result<bool> {
     let key = keys::moves(file);
-    // A ring stays where it was promised what it was promised, and a heap where its records have their places.
-    if draft.read::<Moves>(&key)?.is_some() || place::inode(&*draft, file)?.attributes.kind != FileKind::File {
+    // A ring stays where it was promised what it was promised.
+    let kind = place::inode(&*draft, file)?.attributes.kind;
+    if draft.read::<Moves>(&key)?.is_some() || !matches!(kind, FileKind::File | FileKind::Heap) {
         return Ok(false);
     }
     draft.put(key, &Moves::default())?;
@@ -230,12 +318,17 @@ impl Manager {
     pub(crate) fn relocating(&mut self, now: Now, by: &Principal, asked: &Relocating) -> Result<Relocation> {
         let view = self.view()?;
         let Found { file, inode } = place::find(&view, by, &Place::of(asked.file))?;
-        let (moves, at) = copied_by(&view, by, file)?;
+        let is_heap = inode.attributes.kind == FileKind::Heap;
+        let (moves, at) = copied_by(&view, by, file, if is_heap { Copier::Beside } else { Copier::Alone })?;
         let Move { component, to, even, .. } = moves[at];
         let Layout { targets, .. } = view.require(&keys::layout(file))?;
         let from = targets[component as usize];
-        let read = Rights::READ | Rights::GET_ATTRIBUTES;
-        let write = read | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
+        let mut read = Rights::READ | Rights::GET_ATTRIBUTES;
+        let mut write = read | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
+        if is_heap {
+            // As it lies on the device, which nobody sees who only uses it.
+            (read, write) = (read | Rights::REMOVE, write | Rights::REMOVE);
+        }
         let mut granting = self.granting(now, by)?;
         let version = inode.attributes.version;
         let from = granting.component((file, component), &inode, from, (read, 0..u64::MAX));

@@ -1,13 +1,16 @@
-//! What clients that are gone left behind: files that they had open to write go to the list of those to be scrubbed.
+//! What clients that are gone left behind: files that they had open to write go to the list of those to be scrubbed; a heap of which they copied
+//! the last is used again where it lies.
 
 use super::Operation;
+use super::relocation::give_up_copy;
 use crate::draft::{Draft, View};
 use crate::keys;
+use crate::place;
 use crate::records::{Answer, ToScrub, Writers};
 use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::control::Reply;
 use forebay_wire::control::files::{ClientGone, Scrubbed, Unscrubbed};
-use forebay_wire::control::names::FileId;
+use forebay_wire::control::names::{FileId, FileKind};
 
 /// How many files that are open to write are looked at, at a time.
 const PAGE: usize = 1024;
@@ -59,7 +62,11 @@ pub(crate) fn left(draft: &mut Draft<'_>, file: FileId, now: Timestamp, is_gone:
         return Ok(false);
     }
     draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
-    to_be_scrubbed(draft, file, now)?;
+    if place::inode(&*draft, file)?.attributes.kind == FileKind::Heap {
+        give_up_copy(draft, file)?;
+    } else {
+        to_be_scrubbed(draft, file, now)?;
+    }
     Ok(true)
 }
 

@@ -180,7 +180,7 @@ impl Session {
             }
             Err(error) => return Ok(Err(error)),
         };
-        if matches!(request.ask, HeapAsk::Get { .. } | HeapAsk::History { .. }) {
+        if matches!(request.ask, HeapAsk::Get { .. } | HeapAsk::History { .. } | HeapAsk::ReadUnits { .. }) {
             self.get_records(head, &running, fenced, request);
             return Ok(Ok(()));
         }

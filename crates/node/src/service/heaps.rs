@@ -2,6 +2,7 @@
 
 mod begun;
 mod large;
+mod moves;
 
 use super::objects::LinkId;
 use super::transaction::Transaction;
@@ -327,6 +328,11 @@ impl Session {
                 let commits = transaction.heap().history(before, most as usize).await?;
                 Ok(HeapReply::History(commits).into())
             }
+            HeapAsk::Unread { .. }
+            | HeapAsk::ReadUnits { .. }
+            | HeapAsk::Receive { .. }
+            | HeapAsk::WriteUnits { .. }
+            | HeapAsk::Received { .. } => self.ask_to_move(service, request, payload).await,
         }
     }
 

@@ -15,6 +15,7 @@ use super::root::{PAGE, Root};
 use super::slot::{self, Role, Stamp};
 use super::space::Space;
 use super::{Heap, lost};
+use crate::catalog::HeapRecord;
 use crate::scrub::Pace;
 use crate::target::Core;
 use forebay_env::Buffer;
@@ -141,13 +142,11 @@ impl HeapFound {
 /// Looks over a heap that is not open.
 pub(crate) async fn look_over(
     core: &Rc<Core>,
-    heap: u64,
-    name: &str,
-    groups: Vec<u32>,
+    HeapRecord { name, groups, stamp }: HeapRecord,
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<HeapFound> {
     let space = &Space::new(core.layout(), groups);
-    let stamp = Stamp { target: core.target_id(), heap };
+    let name = &name;
     let closed = Closed { core, stamp, stream: core.next_stream(), space };
     let mut found = HeapFound { name: name.to_owned(), ..HeapFound::default() };
     let (root, allocators, _, complaints) = match closed.newest().await {

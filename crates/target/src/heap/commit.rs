@@ -221,13 +221,16 @@ impl Heap {
     /// Writes what describes the heap: bytes from a place in it on.
     pub(super) async fn write(&self, at: Bytes, bytes: &[u8]) -> Result<()> {
         let places = self.work.borrow().space.runs(at, Bytes(bytes.len() as u64));
-        let mut rest = bytes;
+        let (mut rest, mut from) = (bytes, at.0);
         for (place, length) in places {
             let (here, behind) = rest.split_at(length.0 as usize);
             let mut buffer = self.buffers.take().await;
             buffer.set_len(here.len());
             buffer.copy_from_slice(here);
-            self.core.disk.write(self.stream, place, buffer).await.1?;
+            let (_, result) = self.core.disk.write(self.stream, place, buffer).await;
+            self.note_written(from..from + length.0);
+            from += length.0;
+            result?;
             self.work.borrow_mut().counters.meta_writes += 1;
             rest = behind;
         }

@@ -15,6 +15,7 @@ use super::tags::Tags;
 use super::units::Units;
 use super::view::Eye;
 use super::{Heap, HeapOptions, UNIT, Work, lost};
+use crate::catalog::HeapRecord;
 use crate::gate::Gate;
 use crate::layout::Layout;
 use crate::promise::Signal;
@@ -46,7 +47,8 @@ impl Closed<'_> {
         Ok(bytes)
     }
 
-    async fn write(&self, at: Bytes, bytes: &[u8]) -> Result<()> {
+    /// Writes bytes from a place in it on; they are not durable yet.
+    pub(crate) async fn write(&self, at: Bytes, bytes: &[u8]) -> Result<()> {
         let mut rest = bytes;
         for (place, length) in self.space.runs(at, Bytes(bytes.len() as u64)) {
             let (here, behind) = rest.split_at(length.0 as usize);
@@ -136,13 +138,12 @@ impl Heap {
     }
 
     /// Writes the first root of a heap on `groups`, durably.
-    pub(crate) async fn format(core: &Rc<Core>, heap: u64, groups: &[u32], settings: HeapSettings) -> Result<()> {
+    pub(crate) async fn format(core: &Rc<Core>, stamp: Stamp, groups: &[u32], settings: HeapSettings) -> Result<()> {
         let space = &Space::new(core.layout(), groups.to_vec());
-        let stamp = Stamp { target: core.target_id(), heap };
         let closed = Closed { core, stamp, stream: core.next_stream(), space };
         let root = Root {
             target: stamp.target,
-            heap,
+            heap: stamp.heap,
             commit: 1,
             time: core.disk.env().clock.wall(),
             root: None,
@@ -164,8 +165,12 @@ impl Heap {
     }
 
     /// Opens a heap: as it was at its last commit.
-    pub(crate) async fn open(core: Rc<Core>, heap: u64, groups: Vec<u32>, options: HeapOptions) -> Result<Rc<Heap>> {
-        let stamp = Stamp { target: core.target_id(), heap };
+    pub(crate) async fn open(
+        core: Rc<Core>,
+        number: u64,
+        HeapRecord { groups, stamp, .. }: HeapRecord,
+        options: HeapOptions,
+    ) -> Result<Rc<Heap>> {
         let space = Space::new(core.layout(), groups);
         let stream = core.next_stream();
         let closed = Closed { core: &core, stamp, stream, space: &space };
@@ -198,11 +203,13 @@ impl Heap {
             failure: None,
             ended: false,
             complaints,
+            watch: None,
             freed_damaged: (0, 0),
         };
         let buffers = Slab::new(output::MOST, output::UNDER_WAY)?;
         let (work, changed) = (RefCell::new(work), Signal::default());
-        let opened = Rc::new(Heap { core, stamp, stream, options, work, changed, growing: Gate::default(), buffers });
+        let opened =
+            Rc::new(Heap { core, number, stamp, stream, options, work, changed, growing: Gate::default(), buffers });
         opened.recall().await?;
         // From now on both roots are those of what is there, so that slots that only an older one has can be used.
         let (other, root) = {

@@ -132,7 +132,7 @@ impl Heap {
                 buffer = read;
                 match result.map_err(|error| lost::meaning(&self.core.disk, error)) {
                     Err(error) if error.kind == Kind::Damaged && beside == Beside::MayBeLost => {
-                        self.read_by_blocks(place, &mut buffer).await?;
+                        self.read_by_blocks(place, &mut buffer, 0).await?;
                     }
                     result => result?,
                 }
@@ -140,22 +140,24 @@ impl Heap {
             buffer.set_len(length.0 as usize);
             buffer[kept as usize..].fill(0);
             self.lay(run, &here, &mut buffer, &mut written);
-            self.core.disk.write(self.stream, place, buffer).await.1?;
+            let (_, result) = self.core.disk.write(self.stream, place, buffer).await;
             at = here.end;
+            self.note_written(here);
+            result?;
         }
         self.work.borrow_mut().cache.written(&written);
         Ok(())
     }
 
-    /// Reads what can be read, and nothing where that is lost: where the device can be read otherwise.
-    async fn read_by_blocks(&self, place: Bytes, bytes: &mut [u8]) -> Result<()> {
+    /// Reads what can be read, with `lost` where that is lost: where the device can be read otherwise.
+    pub(super) async fn read_by_blocks(&self, place: Bytes, bytes: &mut [u8], lost: u8) -> Result<()> {
         let block = self.core.disk.geometry().block;
         for (nth, to) in (0..).zip(bytes.chunks_mut(block.0 as usize)) {
             let buffer = Buffer::alone(Bytes(to.len() as u64))?;
             let (read, result) = lost::read(&self.core.disk, self.stream, place + block * nth, buffer).await;
             match result {
                 Ok(()) => to.copy_from_slice(&read),
-                Err(error) if error.kind == Kind::Damaged && self.is_readable().await => to.fill(0),
+                Err(error) if error.kind == Kind::Damaged && self.is_readable().await => to.fill(lost),
                 Err(error) => return Err(error),
             }
         }

@@ -4,9 +4,10 @@ use super::classes::SLOT_HEADER;
 use forebay_model::block::crc32c;
 use forebay_model::heap::RecordId;
 use forebay_model::{Error, Result};
+use serde::{Deserialize, Serialize};
 
-/// Which heap of which target: part of every checksum, so that what another one wrote is not taken for this one's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which heap of which target, when it was made: part of every checksum, so that what another one wrote is not taken for this one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// The target.
     pub target: u128,

@@ -4,11 +4,15 @@
 //! [`RESTING`] that nobody uses: then the one that was used longest ago is closed, as if the process had ended. So is one that
 //! failed, by whoever opens it next.
 
+mod received;
+
 use super::{Core, Target};
 use crate::catalog::{GroupClass, HeapRecord};
+use crate::heap::slot::Stamp;
 use crate::heap::{Heap, HeapOptions};
 use forebay_model::heap::HeapSettings;
 use forebay_model::{Bytes, Error, Result};
+use received::Received;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,6 +24,8 @@ const RESTING: usize = 8;
 #[derive(Default)]
 pub(super) struct OpenHeaps {
     all: RefCell<BTreeMap<u64, (Rc<Heap>, u64)>>,
+    /// Those that come from elsewhere, and are not all there.
+    received: RefCell<BTreeMap<String, Received>>,
 }
 
 impl OpenHeaps {
@@ -88,6 +94,7 @@ impl Target {
         let number = {
             let mut catalog = core.catalog.borrow_mut();
             if catalog.heaps.values().any(|heap| heap.name == name)
+                || self.heaps.received.borrow().contains_key(name)
                 || catalog.rings.values().any(|r| r.spec.name == name)
             {
                 return Err(Error::exists(format!("{name} exists already; choose another name (nothing was changed)")));
@@ -96,8 +103,9 @@ impl Target {
             catalog.next_heap - 1
         };
         let groups = core.take_groups(GroupClass::Heap(number), 1).await?;
-        Heap::format(core, number, &groups, settings).await?;
-        let record = HeapRecord { name: name.to_owned(), groups };
+        let stamp = Stamp { target: core.target_id(), heap: number };
+        Heap::format(core, stamp, &groups, settings).await?;
+        let record = HeapRecord { name: name.to_owned(), groups, stamp };
         core.catalog.borrow_mut().heaps.insert(number, record);
         core.commit().await?;
         drop(turn);
@@ -117,8 +125,8 @@ impl Target {
             }
         }
         // By now: it may have grown while what was under way in it came to its end.
-        let (number, groups) = self.find_heap(name)?;
-        let heap = Heap::open(self.core.clone(), number, groups, options).await?;
+        let (number, record) = self.find_heap(name)?;
+        let heap = Heap::open(self.core.clone(), number, record, options).await?;
         self.heaps.add(number, heap.clone());
         Ok(heap)
     }
@@ -135,16 +143,20 @@ impl Target {
         heap.end(Error { message, ..why }).await;
     }
 
-    fn find_heap(&self, name: &str) -> Result<(u64, Vec<u32>)> {
+    fn find_heap(&self, name: &str) -> Result<(u64, HeapRecord)> {
         let catalog = self.core.catalog.borrow();
         let found = catalog.heaps.iter().find(|(_, heap)| heap.name == name);
-        let found = found.map(|(number, heap)| (*number, heap.groups.clone()));
+        let found = found.map(|(number, heap)| (*number, heap.clone()));
         found.ok_or_else(|| Error::missing(format!("there is no heap {name}")))
     }
 
     /// Deletes a heap with everything in it: its groups are free. Whoever has it open is told that it is gone.
     pub async fn delete_heap(&self, name: &str) -> Result<()> {
         let _turn = self.opening_heaps.take().await;
+        if let Some(freed) = self.let_received_go(name) {
+            self.objects.leave_logs(&freed).await?;
+            return self.core.commit().await;
+        }
         let (number, _) = self.find_heap(name)?;
         let opened = self.heaps.all.borrow_mut().remove(&number);
         if let Some((heap, _)) = opened {

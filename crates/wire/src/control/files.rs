@@ -432,6 +432,8 @@ pub struct Degraded {
 pub struct Relocate {
     /// Of which file.
     pub file: FileId,
+    /// Of a heap, which others use while it is copied: all is copied but for what was written since, and from now on nobody else uses it.
+    pub last: bool,
 }
 
 /// Asks with what a component is copied, which this client was to copy; also again, for as long again.

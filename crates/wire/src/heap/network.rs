@@ -62,6 +62,11 @@ pub fn rights(ask: &HeapAsk) -> Rights {
         HeapAsk::Put { .. } | HeapAsk::Free { .. } | HeapAsk::Commit { .. } => Rights::WRITE,
         // Who only looked ends that, too; what others put is no part of it.
         HeapAsk::Abort => Rights::GET_ATTRIBUTES,
+        // What lies on the device has more than those may see who use the heap; none of these may do away with it.
+        HeapAsk::Unread { .. } | HeapAsk::ReadUnits { .. } => Rights::READ | Rights::REMOVE,
+        HeapAsk::Receive { .. } | HeapAsk::WriteUnits { .. } | HeapAsk::Received { .. } => {
+            Rights::CREATE | Rights::REMOVE
+        }
     }
 }
 
@@ -100,6 +105,11 @@ impl NetworkRequest {
             HeapAsk::Abort => body::write(&of),
             HeapAsk::Root { as_of } => body::write(&(of, as_of)),
             HeapAsk::History { before, most } => body::write(&(of, before, most)),
+            HeapAsk::Unread { watch, from } => body::write(&(of, watch, from)),
+            HeapAsk::ReadUnits { watch, first, count } => body::write(&(of, watch, first, count)),
+            HeapAsk::Receive { stamp, units } => body::write(&(of, stamp, units)),
+            HeapAsk::WriteUnits { first } => body::write(&(of, first)),
+            HeapAsk::Received { units } => body::write(&(of, units)),
         }
     }
 
@@ -125,6 +135,11 @@ impl NetworkRequest {
             Command::ABORT_HEAP => of(bytes, |()| HeapAsk::Abort)?,
             Command::HEAP_ROOT => of(bytes, |as_of| HeapAsk::Root { as_of })?,
             Command::HEAP_HISTORY => of(bytes, |(before, most)| HeapAsk::History { before, most })?,
+            Command::UNREAD_UNITS => of(bytes, |(watch, from)| HeapAsk::Unread { watch, from })?,
+            Command::READ_UNITS => of(bytes, |(watch, first, count)| HeapAsk::ReadUnits { watch, first, count })?,
+            Command::RECEIVE_HEAP => of(bytes, |(stamp, units)| HeapAsk::Receive { stamp, units })?,
+            Command::WRITE_UNITS => of(bytes, |first| HeapAsk::WriteUnits { first })?,
+            Command::RECEIVED_HEAP => of(bytes, |units| HeapAsk::Received { units })?,
             _ => return Ok(None),
         }))
     }

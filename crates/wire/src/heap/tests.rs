@@ -1,4 +1,4 @@
-use super::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, NewRoot};
+use super::{HeapAnswer, HeapAsk, HeapReply, HeapRequest, HeapStamp, MOST_UNITS, NewRoot};
 use super::{MOST_COMMITS, MOST_HEAPS, MOST_RECORDS, MOST_UNCOMMITTED};
 use crate::frame::{Command, HEADER, RequestId};
 use crate::object::MOST_AT_ONCE;
@@ -28,6 +28,21 @@ pub(crate) fn one_of_each() -> Vec<HeapRequest> {
         HeapAsk::History { before: None, most: 1 },
     ];
     let (target, heap) = (TargetId(u128::MAX - 1), "/pages".to_string());
+    asks.into_iter().map(|ask| HeapRequest { target, heap: heap.clone(), ask }).collect()
+}
+
+/// One of each by which a heap is moved: over the network only.
+pub(crate) fn of_moves() -> Vec<HeapRequest> {
+    let stamp = HeapStamp { target: u128::MAX - 7, heap: 3 };
+    let asks = vec![
+        HeapAsk::Unread { watch: None, from: 0 },
+        HeapAsk::Unread { watch: Some(u64::MAX), from: u32::MAX },
+        HeapAsk::ReadUnits { watch: 7, first: u32::MAX - 64, count: MOST_UNITS },
+        HeapAsk::Receive { stamp, units: u32::MAX },
+        HeapAsk::WriteUnits { first: 8 },
+        HeapAsk::Received { units: 300 },
+    ];
+    let (target, heap) = (TargetId(9), "/heap/1/2".to_string());
     asks.into_iter().map(|ask| HeapRequest { target, heap: heap.clone(), ask }).collect()
 }
 

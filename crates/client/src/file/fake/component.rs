@@ -1,9 +1,9 @@
 //! One component, and what happens to it: it is away, restarts, is slow or damaged.
 
 use super::super::components::{Absence, Intent, Slice};
-use super::super::ranges::Ranges;
 use super::world::World;
 use forebay_model::object::Durability;
+use forebay_model::ranges::Ranges;
 use forebay_model::{Bytes, Error, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use super::lanes::Seat;
 use super::{NetworkHeaps, about};
 use crate::way::{PAUSE, Way};
 use bytes::Bytes as Slice;
-use forebay_model::{Error, Kind, Result};
+use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::capability::Rights;
 use forebay_wire::heap::network::{NetworkAsk, name_of, rights};
 use forebay_wire::heap::{HeapAnswer, HeapAsk};
@@ -27,7 +27,8 @@ pub struct Transaction {
     number: u64,
     reading: Option<Way>,
     writing: Option<Way>,
-    link: Option<Link>,
+    /// The connection, and the target to which it leads.
+    link: Option<(TargetId, Link)>,
     /// Something was put or freed since the last commit.
     is_changed: bool,
     sent: VecDeque<Sent>,
@@ -66,9 +67,10 @@ impl Transaction {
             }
         };
         let link = match &self.link {
-            Some(link) => link.clone(),
+            Some((target, _)) if *target != way.target() => return Err(self.shut_out(moved())),
+            Some((_, link)) => link.clone(),
             None => match connect(&way).await {
-                Ok(link) => self.link.insert(link).clone(),
+                Ok(link) => self.link.insert((way.target(), link)).1.clone(),
                 Err(error) => {
                     self.sent.push_back(Sent { ask, payload, answer: Err(error) });
                     return Ok(());
@@ -102,7 +104,7 @@ impl Transaction {
                 }
                 Err(error) => error,
             };
-            let (Some(link), Some(way)) = (self.link.clone(), self.known_way(&ask).cloned()) else {
+            let (Some((target, link)), Some(way)) = (self.link.clone(), self.known_way(&ask).cloned()) else {
                 return Err(error);
             };
             let error = way.with_name(error, name_of);
@@ -120,6 +122,9 @@ impl Transaction {
             if let Err(refused) = way.renew().await {
                 return Ok(Err(refused));
             }
+            if way.target() != target {
+                return Err(self.shut_out(moved()));
+            }
             coming = self.ask_over(&way, &link, &ask, payload.clone())?;
         }
     }
@@ -130,10 +135,12 @@ impl Transaction {
     }
 
     fn ask_over(&self, way: &Way, link: &Link, ask: &HeapAsk, payload: Slice) -> Result<Coming> {
+        // Also what was moved since is aborted where it was begun.
+        let begun = self.link.as_ref().map_or(way.target(), |(target, _)| *target);
         let most = if matches!(ask, HeapAsk::Get { .. }) { MOST_AT_ONCE.0 as usize } else { 0 };
         let asked = || NetworkAsk::Records { transaction: self.number, ask: ask.clone() };
         let payload = if payload.is_empty() { Vec::new() } else { vec![payload] };
-        way.ask_over_about(link, |target, heap| about(target, heap, asked(), most), payload)
+        way.ask_over_about(link, |_, heap| about(begun, heap, asked(), most), payload)
     }
 
     /// The way by which this may be asked, with what counts for a while.
@@ -163,6 +170,11 @@ impl Transaction {
     }
 }
 
+/// What was begun where the heap was is undone.
+fn moved() -> Error {
+    Error::stale("the heap was moved to another target, and what was not committed is undone; abort, and do it again")
+}
+
 /// A connection to the node of a heap, as long as patience lasts.
 async fn connect(way: &Way) -> Result<Link> {
     let clock = &way.nodes().env().clock;
@@ -181,7 +193,7 @@ async fn connect(way: &Way) -> Result<Link> {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        let (Some(link), Some(way)) = (&self.link, self.known_way(&HeapAsk::Abort)) else { return };
+        let (Some((_, link)), Some(way)) = (&self.link, self.known_way(&HeapAsk::Abort)) else { return };
         // The node takes this whatever still counts; with a connection that ended it is over anyway.
         let Ok(aborted) = self.ask_over(way, link, &HeapAsk::Abort, Slice::new()) else { return };
         // Who comes next asks for as much: all that was asked here is answered by then.

@@ -4,7 +4,8 @@ use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    After, ComponentState, GivenUp, Grant, OpenToRead, OpenToWrite, Refill, Relocate, Relocated, Relocating, Relocation,
+    After, ClientGone, Component, ComponentState, CreateHeap, GivenUp, Grant, OpenHeap, OpenToRead, OpenToWrite,
+    Refill, Relocate, Relocated, Relocating, Relocation, Renew, Renewed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -77,7 +78,7 @@ impl Stage {
     }
 
     fn begin(&mut self, by: &Principal, file: FileId) -> Result<Relocation> {
-        self.change(by, Change::Relocate(Relocate { file }))?;
+        self.change(by, Change::Relocate(Relocate { file, last: false }))?;
         self.way(by, file)
     }
 
@@ -126,10 +127,10 @@ fn what_lies_on_a_target_that_drains_is_copied_and_lies_elsewhere_and_what_is_le
         let before = stage.closed("x", raid);
         let file = before.entry.file;
         let target = before.components[1].target;
-        assert_eq!(kind(stage.change(&mover(), Change::Relocate(Relocate { file }))), Kind::Stale);
+        assert_eq!(kind(stage.change(&mover(), Change::Relocate(Relocate { file, last: false }))), Kind::Stale);
         stage.say(target, TargetState::Draining);
         assert_eq!((stage.displaced(), stage.left(target)), (vec![file], Some(1)), "{raid}");
-        assert_eq!(kind(stage.change(&user(5), Change::Relocate(Relocate { file }))), Kind::Forbidden);
+        assert_eq!(kind(stage.change(&user(5), Change::Relocate(Relocate { file, last: false }))), Kind::Forbidden);
         let way = stage.begin(&mover(), file).unwrap();
         assert_eq!((way.component, way.from.target), (1, target));
         assert!(before.components.iter().all(|there| there.target != way.to.target), "{raid}");
@@ -287,4 +288,109 @@ fn what_is_made_anew_is_not_put_where_a_copy_of_it_was_begun() {
     let version = stage.seen_by(&root(), file).entry.attributes.version;
     stage.root(Change::Refill(Refill { file, component: 2, version, emptied: false })).unwrap();
     assert_eq!(stage.seen_by(&root(), file).components[2].target, target);
+}
+
+impl Stage {
+    /// A heap, and the only target that has it.
+    fn heap(&mut self) -> (FileId, TargetId) {
+        let create = CreateHeap { place: Place::path("h"), mode: 0o644, refused_by: Vec::new() };
+        let Reply::Grant(grant) = self.root(Change::CreateHeap(create)).unwrap() else { panic!("no grant") };
+        (grant.entry.file, grant.components[0].target)
+    }
+
+    fn used(&mut self, file: FileId) -> Result<Grant> {
+        match self.ask(&root(), &Question::OpenHeap(OpenHeap { place: Place::of(file), write: true }))? {
+            Reply::Grant(grant) => Ok(grant),
+            other => panic!("{other:?} is no grant"),
+        }
+    }
+
+    fn last(&mut self, by: &Principal, file: FileId) -> Result<Relocation> {
+        self.change(by, Change::Relocate(Relocate { file, last: true }))?;
+        self.way(by, file)
+    }
+}
+
+/// Whether a capability allows to see a heap as it lies on its device: to read and remove, as docs/protocol/capabilities.md has it.
+fn shows_units(Component { capability, .. }: &Component) -> bool {
+    u16::from_le_bytes([capability[2], capability[3]]) & (1 | 1 << 6) == 1 | 1 << 6
+}
+
+#[test]
+fn a_heap_is_used_while_it_is_copied_and_is_nobody_elses_while_the_last_of_it_is() {
+    let mut stage = Stage::new();
+    let (file, target) = stage.heap();
+    let other = Principal::root(10);
+    assert_eq!(kind(stage.begin(&mover(), file)), Kind::Stale);
+    stage.say(target, TargetState::Draining);
+    assert_eq!((stage.displaced(), stage.left(target)), (vec![file], Some(1)));
+    assert_eq!(kind(stage.last(&mover(), file)), Kind::Stale);
+    let before = stage.used(file).unwrap();
+    let way = stage.begin(&mover(), file).unwrap();
+    assert!(way.from.target == target && way.to.target != target && way.hurries);
+    assert!(shows_units(&way.from) && shows_units(&way.to) && !shows_units(&before.components[0]));
+    let meanwhile = stage.used(file).unwrap();
+    assert_eq!(meanwhile.entry.attributes.version, before.entry.attributes.version, "what is begun goes on");
+    assert_eq!((meanwhile.components[0].target, shows_units(&meanwhile.components[0])), (target, false));
+    assert_eq!(kind(stage.begin(&other, file)), Kind::Busy);
+    // It is not all there yet, and only who copies it says so.
+    assert_eq!(kind(stage.end(&mover(), file, &way)), Kind::Stale);
+    assert_eq!(kind(stage.last(&other, file)), Kind::Busy);
+    let last = stage.last(&mover(), file).unwrap();
+    assert!(last.version > way.version && last.to.target == way.to.target);
+    assert_eq!(kind(stage.used(file)), Kind::Busy);
+    let renew = Renew { files: vec![Renewed { file, write: true, version: meanwhile.entry.attributes.version }] };
+    let Reply::Grants(grants) = stage.ask(&root(), &Question::Renew(renew)).unwrap() else { panic!("no grants") };
+    assert_eq!(grants.grants[0].error.as_ref().unwrap().kind, Kind::Busy);
+    assert_eq!(kind(stage.begin(&other, file)), Kind::Busy);
+    assert_eq!(kind(stage.end(&mover(), file, &way)), Kind::Stale, "it has another version");
+    stage.restart();
+    assert_eq!(kind(stage.used(file)), Kind::Busy);
+    stage.end(&mover(), file, &last).unwrap();
+    let after = stage.used(file).unwrap();
+    assert_eq!(after.components[0].target, way.to.target);
+    assert!(after.entry.attributes.version > last.version);
+    stage.manager.tick(stage.now).unwrap();
+    assert_eq!((stage.displaced(), stage.left(target)), (vec![], Some(0)));
+    stage.pass(Duration::from_secs(400));
+    let told = stage.all_obey();
+    let removed: Vec<_> = told.iter().filter(|(_, order)| order.remove).map(|(to, _)| *to).collect();
+    assert_eq!(removed, [target]);
+}
+
+#[test]
+fn a_heap_is_used_again_where_it_lies_if_who_copies_the_last_of_it_is_gone_or_takes_too_long() {
+    for is_gone in [true, false] {
+        let mut stage = Stage::new();
+        let (file, target) = stage.heap();
+        stage.say(target, TargetState::Draining);
+        stage.begin(&mover(), file).unwrap();
+        let last = stage.last(&mover(), file).unwrap();
+        if is_gone {
+            stage.root(Change::ClientGone(ClientGone { client: mover().client })).unwrap();
+        } else {
+            // It is heard of all the time.
+            for seconds in [25, 25, 11] {
+                assert_eq!(kind(stage.used(file)), Kind::Busy);
+                stage.pass(Duration::from_secs(seconds));
+                stage.way(&mover(), file).unwrap();
+                stage.manager.tick(stage.now).unwrap();
+            }
+        }
+        for node in 1..=NODES {
+            stage.report(&report(node)).unwrap();
+        }
+        assert_eq!(stage.used(file).unwrap().components[0].target, target);
+        assert_eq!(kind(stage.end(&mover(), file, &last)), Kind::Stale);
+        assert_eq!(kind(stage.way(&mover(), file)), Kind::Stale);
+        // Nothing of it is to be scrubbed, and it is copied to another one later.
+        assert!(!stage.displaced().is_empty());
+        let again = stage.begin(&mover(), file).unwrap();
+        assert!(again.to.target != last.to.target && again.version == last.version);
+        let last = stage.last(&mover(), file).unwrap();
+        stage.end(&mover(), file, &last).unwrap();
+        stage.pass(Duration::from_secs(400));
+        let told = stage.all_obey();
+        assert_eq!(told.iter().filter(|(_, order)| order.remove).count(), 2, "{told:?}");
+    }
 }

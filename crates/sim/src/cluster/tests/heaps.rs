@@ -3,6 +3,8 @@
 //! Always: of what was put and freed for a commit, all is there if it was answered, all or nothing if it was asked for and not
 //! answered, and nothing otherwise.
 
+mod moving;
+
 use super::*;
 use crate::seeds;
 use forebay_client::heaps::network::{HEAP_MODE, NetworkHeaps};
@@ -24,6 +26,17 @@ enum Came {
     Committed,
     /// It was refused, aborted, or lost before a commit was asked for.
     Undone,
+}
+
+impl Came {
+    /// Where it counts, of those that were committed, undone, and left open.
+    fn counted(self) -> usize {
+        match self {
+            Came::Committed => 0,
+            Came::Undone | Came::Begun => 1,
+            Came::Asked => 2,
+        }
+    }
 }
 
 /// A transaction of a client.
@@ -219,11 +232,7 @@ fn life(seed: u64) -> ([u64; 3], u64) {
         // What is on its way from who died may still be done.
         world.run_for(Duration::from_secs(10));
         for (n, story) in stories.iter().enumerate() {
-            counts[match story.came.get() {
-                Came::Committed => 0,
-                Came::Undone | Came::Begun => 1,
-                Came::Asked => 2,
-            }] += 1;
+            counts[story.came.get().counted()] += 1;
             settle(&cluster, &reader, &mut own[n], story);
         }
         for (n, machine) in machines.iter_mut().enumerate() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 pub(crate) fn one_of_each() -> Vec<NetworkRequest> {
     let settings = HeapSettings { threshold: 3, mode: HeapMode::Worm, keep: Duration::from_secs(7) };
     let of_records = tests::one_of_each().into_iter();
+    let of_records = of_records.chain(tests::of_moves());
     let of_records = of_records.map(|request| NetworkAsk::Records { transaction: u64::MAX - 1, ask: request.ask });
     let asks = [NetworkAsk::Create(settings), NetworkAsk::Info].into_iter().chain(of_records);
     let of = |ask| NetworkRequest { target: TargetId(3), heap: ObjectId { volume: 1, object: 2 }, ask };
@@ -40,6 +41,9 @@ fn what_looks_takes_the_right_to_read_and_what_changes_the_one_to_write() {
     assert_eq!(rights(Rights::WRITE), [67, 69, 70]);
     assert_eq!(rights(Rights::CREATE), [64]);
     assert_eq!(rights(Rights::GET_ATTRIBUTES), [66, 71]);
+    // Nobody who uses a heap may ask for these.
+    assert_eq!(rights(Rights::READ | Rights::REMOVE), [75, 76]);
+    assert_eq!(rights(Rights::CREATE | Rights::REMOVE), [77, 78, 79]);
 }
 
 #[test]
@@ -74,6 +78,8 @@ fn right(request: &NetworkRequest) -> &'static str {
     match request.rights() {
         Rights::READ => "read",
         Rights::WRITE => "write",
-        _ => "create",
+        Rights::CREATE => "create",
+        rights if rights.have(Rights::READ) => "read, remove",
+        _ => "create, remove",
     }
 }

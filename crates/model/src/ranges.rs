@@ -1,4 +1,4 @@
-//! Ranges of bytes that grow together, so that there are few of them.
+//! Ranges, of bytes say, that grow together, so that there are few of them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,10 +8,11 @@ const MOST: usize = 512;
 
 /// Ranges that neither meet nor touch.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Ranges(BTreeMap<u64, u64>);
+pub struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    pub(super) fn add(&mut self, range: Range<u64>) {
+    /// Takes one in.
+    pub fn add(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -36,7 +37,29 @@ impl Ranges {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> {
+    /// Takes one out, whatever of it is there.
+    pub fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        while let Some((&from, &to)) = self.0.range(..range.end).next_back().filter(|(_, to)| **to > range.start) {
+            self.0.remove(&from);
+            if from < range.start {
+                self.0.insert(from, range.start);
+            }
+            if to > range.end {
+                self.0.insert(range.end, to);
+            }
+        }
+    }
+
+    /// How much there is in all of them.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.0.iter().map(|(start, end)| *start..*end)
     }
 }

@@ -19,3 +19,18 @@ fn of_too_many_the_nearest_become_one() {
     assert_eq!(ranges.iter().count(), MOST);
     assert!((0..MOST as u64).all(|nth| ranges.iter().any(|range| range.contains(&(nth * 100 + 5)))));
 }
+
+#[test]
+fn what_is_taken_out_is_cut_out_of_what_is_there() {
+    let mut ranges = Ranges::default();
+    ranges.add(10..100);
+    ranges.add(200..300);
+    ranges.remove(20..30);
+    ranges.remove(90..210);
+    ranges.remove(0..5);
+    ranges.remove(290..290);
+    assert_eq!(ranges.iter().collect::<Vec<_>>(), [10..20, 30..90, 210..300]);
+    assert_eq!(ranges.total(), 160);
+    ranges.remove(0..1000);
+    assert_eq!(ranges.total(), 0);
+}
