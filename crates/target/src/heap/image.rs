@@ -16,6 +16,8 @@ use std::ops::Range;
 
 /// What stands for bytes that cannot be read: neither a root, nor a page of allocators, nor the header of a record.
 const UNREADABLE: u8 = 0xff;
+/// Runs of units that are told apart: what is written here and there all the time is not to look like all there is. 2 MiB of memory.
+const MOST_APART: usize = 64 << 10;
 /// Runs of units that are told at a time.
 pub const MOST_RUNS: usize = 256;
 
@@ -47,7 +49,7 @@ impl Heap {
         let work = &mut *self.work.borrow_mut();
         work.failure.clone().map_or(Ok(()), Err)?;
         if watch.is_none() {
-            let mut units = Ranges::default();
+            let mut units = Ranges::at_most(MOST_APART);
             units.add(0..u64::from(work.allocation.units().used().max(work.last.used_units)));
             work.watch = Some(Watch { number: self.core.disk.env().random.next_u64(), units });
         }
