@@ -14,7 +14,7 @@ use bytes::Bytes as Slice;
 use forebay_env::together::all;
 use forebay_model::object::{Durability, LENGTHS, MOST_SET, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
-use forebay_wire::control::files::{Displaced, FoundDamaged, Relocate, Relocated, Relocating, Relocation};
+use forebay_wire::control::files::{Component, Displaced, FoundDamaged, Relocate, Relocated, Relocating, Relocation};
 use forebay_wire::control::names::{FileId, FileKind, Place, Stat};
 use forebay_wire::control::{Change, Question, Reply};
 use forebay_wire::object::{
@@ -158,6 +158,30 @@ impl Files {
         Ok((copy.written, copy.lost))
     }
 
+    /// Asks the manager again for what allows a copy, before it runs out.
+    async fn renew_copy(&self, file: FileId, way: &mut Relocation) -> Result<()> {
+        if !granted::is_due(way.until, self.nodes.env().clock.wall()) {
+            return Ok(());
+        }
+        let before = way.version;
+        *way = self.relocation(file).await?;
+        if way.version != before {
+            return Err(Error::stale(format!("{file} has another version by now; its copy is begun anew")));
+        }
+        Ok(())
+    }
+
+    /// Asks a node again for a while that has to hear of an epoch first, or has no room.
+    async fn unless_busy<T>(&self, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+        for _ in 0..AGAIN.0 {
+            match ask().await {
+                Err(error) if error.kind == Kind::Busy => self.nodes.env().clock.sleep(AGAIN.1).await,
+                answer => return answer,
+            }
+        }
+        ask().await
+    }
+
     async fn relocation(&self, file: FileId) -> Result<Relocation> {
         match self.control.ask(Question::Relocating(Relocating { file })).await? {
             Reply::Relocation(relocation) => Ok(relocation),
@@ -186,6 +210,16 @@ struct Copy<'a> {
 enum End {
     From,
     To,
+}
+
+impl End {
+    /// What lies there, and allows to use it.
+    fn of(self, way: &Relocation) -> &Component {
+        match self {
+            End::From => &way.from,
+            End::To => &way.to,
+        }
+    }
 }
 
 impl Copy<'_> {
@@ -303,43 +337,19 @@ impl Copy<'_> {
 
     /// Asks at one end, with what allows it.
     async fn ask(&mut self, end: End, of: impl Fn(ObjectId) -> Ask, payload: Option<Slice>) -> Result<ObjectAnswer> {
-        let env = self.files.nodes.env();
-        let mut tries = 0;
-        loop {
-            if granted::is_due(self.way.until, env.clock.wall()) {
-                let before = self.way.version;
-                self.way = self.files.relocation(self.file).await?;
-                if self.way.version != before {
-                    return Err(Error::stale(format!(
-                        "{} has another version by now; its copy is begun anew",
-                        self.file
-                    )));
-                }
-            }
-            let component = match end {
-                End::From => &self.way.from,
-                End::To => &self.way.to,
-            };
-            let (target, shown) = (component.target, granted::shown(component)?);
-            let request = ObjectRequest::new(target, of(component.object));
-            let most = match request.ask {
-                Ask::Read { length, .. } => length as usize,
-                _ => 0,
-            };
-            let payload = payload.iter().cloned().collect();
-            let request = Request { command: request.command(), body: request.body()?, payload, most };
-            let address = self.addresses.get(&target).ok_or_else(|| granted::nobody_knows(target))?;
-            match self.files.nodes.ask(address, &request, Some(&shown)).await {
-                // It has to hear of an epoch first, or has no room.
-                Err(error) if error.kind == Kind::Busy && tries < AGAIN.0 => {
-                    tries += 1;
-                    env.clock.sleep(AGAIN.1).await;
-                }
-                asked => {
-                    let (answer, ..) = asked?;
-                    return ObjectAnswer::read(&answer.body, answer.payload);
-                }
-            }
-        }
+        self.files.renew_copy(self.file, &mut self.way).await?;
+        let component = end.of(&self.way);
+        let (target, shown) = (component.target, granted::shown(component)?);
+        let request = ObjectRequest::new(target, of(component.object));
+        let most = match request.ask {
+            Ask::Read { length, .. } => length as usize,
+            _ => 0,
+        };
+        let payload = payload.into_iter().collect();
+        let request = Request { command: request.command(), body: request.body()?, payload, most };
+        let address = self.addresses.get(&target).ok_or_else(|| granted::nobody_knows(target))?;
+        let ask = async || self.files.nodes.ask(address, &request, Some(&shown)).await;
+        let (answer, ..) = self.files.unless_busy(ask).await?;
+        ObjectAnswer::read(&answer.body, answer.payload)
     }
 }

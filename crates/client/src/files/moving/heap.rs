@@ -4,7 +4,7 @@
 //! Order: all is copied; the manager shuts all others out; what was written since is copied, and durable as a whole; it lies there. Until the
 //! manager was told of that, it lies where it lay, and what there is elsewhere is removed.
 
-use super::{AGAIN, Moved};
+use super::{End, Moved};
 use crate::files::Files;
 use crate::granted::{self, nobody_knows};
 use crate::nodes::Request;
@@ -61,13 +61,6 @@ struct HeapCopy<'a> {
     /// Under which it is asked for at both ends: another one with each version.
     transaction: u64,
     written: Cell<Bytes>,
-}
-
-/// At which end of a copy something is asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    From,
-    To,
 }
 
 /// What is known of a heap that is copied, by its target.
@@ -133,7 +126,7 @@ impl<'a> HeapCopy<'a> {
         while let Some((first, count)) = runs.last().copied() {
             let pieces: Vec<(u32, u32)> = runs.iter().flat_map(|run| pieces(*run)).collect();
             for some in pieces.chunks(AT_ONCE) {
-                self.renew().await?;
+                self.files.renew_copy(self.heap, &mut self.way).await?;
                 let copied = all(some.iter().map(|piece| self.copy(watch, *piece))).await;
                 copied.into_iter().collect::<Result<()>>()?;
             }
@@ -158,19 +151,6 @@ impl<'a> HeapCopy<'a> {
         }
     }
 
-    /// Asks the manager again for what allows the copy, before it runs out.
-    async fn renew(&mut self) -> Result<()> {
-        if !granted::is_due(self.way.until, self.files.nodes.env().clock.wall()) {
-            return Ok(());
-        }
-        let before = self.way.version;
-        self.way = self.files.relocation(self.heap).await?;
-        if self.way.version != before {
-            return Err(Error::stale(format!("{} has another version by now; its copy is begun anew", self.heap)));
-        }
-        Ok(())
-    }
-
     /// Nothing more is asked under this transaction.
     async fn end(&self) {
         for end in [End::From, End::To] {
@@ -181,10 +161,7 @@ impl<'a> HeapCopy<'a> {
 
     /// Asks at one end, with what allows it.
     async fn ask(&self, end: End, ask: HeapAsk, payload: Slice) -> Result<HeapAnswer> {
-        let component = match end {
-            End::From => &self.way.from,
-            End::To => &self.way.to,
-        };
+        let component = end.of(&self.way);
         let (target, shown) = (component.target, granted::shown(component)?);
         let most = match ask {
             HeapAsk::ReadUnits { count, .. } => (UNIT * u64::from(count)).0 as usize,
@@ -197,25 +174,12 @@ impl<'a> HeapCopy<'a> {
         let request = Request { command: request.command(), body: request.body()?, payload, most };
         let address = self.addresses.get(&target).ok_or_else(|| nobody_knows(target))?;
         let nodes = &self.files.nodes;
-        let mut tries = 0;
-        loop {
-            let asked = match may_repeat {
-                true => nodes.ask(address, &request, Some(&shown)).await,
-                false => nodes.ask_once(address, &request, Some(&shown)).await,
-            };
-            match asked {
-                // It has to hear of an epoch first, or has no room.
-                Err(error) if error.kind == Kind::Busy && tries < AGAIN.0 => {
-                    tries += 1;
-                    nodes.env().clock.sleep(AGAIN.1).await;
-                }
-                asked => {
-                    let (answer, ..) = asked?;
-                    let reply = forebay_wire::read_body(&answer.body)?;
-                    return Ok(HeapAnswer { reply, payload: answer.payload.into_vec() });
-                }
-            }
-        }
+        let asked = async || match may_repeat {
+            true => nodes.ask(address, &request, Some(&shown)).await,
+            false => nodes.ask_once(address, &request, Some(&shown)).await,
+        };
+        let (answer, ..) = self.files.unless_busy(asked).await?;
+        Ok(HeapAnswer { reply: forebay_wire::read_body(&answer.body)?, payload: answer.payload.into_vec() })
     }
 }
 

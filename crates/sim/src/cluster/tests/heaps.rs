@@ -81,6 +81,23 @@ fn story(heaps: NetworkHeaps, plan: Plan) -> (Rc<Story>, impl Future<Output = ()
     (story, running)
 }
 
+/// Each client begins a transaction.
+fn begin(
+    world: &World,
+    chance: &dyn Random,
+    machines: &[ClientMachine],
+    own: &[Model; 2],
+    round: u64,
+) -> Vec<Rc<Story>> {
+    let each = (0..).zip(machines.iter().zip(own));
+    let begun = each.map(|(n, (machine, own))| {
+        let (story, running) = story(machine.files.heaps(), plan(chance, own, round * 2 + n));
+        world.spawner().detach(running);
+        story
+    });
+    begun.collect()
+}
+
 /// Does it; nothing if it was refused, or the transaction was lost.
 async fn act(
     heaps: &NetworkHeaps,
@@ -198,14 +215,7 @@ fn life(seed: u64) -> ([u64; 3], u64) {
     let mut own: [Model; 2] = Default::default();
     let mut machines: Vec<ClientMachine> = (0..2).map(|n| cluster.client_machine(&format!("client{n}"))).collect();
     for round in 0..12 {
-        let stories: Vec<Rc<Story>> = (0..2)
-            .map(|n| {
-                let plan = plan(&*chance, &own[n], round * 2 + n as u64);
-                let (story, running) = story(machines[n].files.heaps(), plan);
-                world.spawner().detach(running);
-                story
-            })
-            .collect();
+        let stories = begin(&world, &*chance, &machines, &own, round);
         world.run_for(Duration::from_micros(chance.below(20_000)));
         let (victim, fault) = (chance.below(2) as usize, chance.below(7));
         match fault {

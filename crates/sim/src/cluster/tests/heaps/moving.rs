@@ -159,14 +159,7 @@ fn life(seed: u64) -> (u32, [u64; 3]) {
         let machines: [ClientMachine; 2] = [0, 1].map(|n| cluster.client_machine(&format!("client{n} of {round}")));
         // The copy is begun some time, and comes to its end in some rounds.
         world.run_for(Duration::from_millis(chance.below(5000)));
-        let stories: Vec<Rc<Story>> = (0..2)
-            .map(|n| {
-                let plan = plan(&*chance, &own[n], round * 2 + n as u64);
-                let (story, running) = story(machines[n].files.heaps(), plan);
-                world.spawner().detach(running);
-                story
-            })
-            .collect();
+        let stories = begin(&world, &*chance, &machines, &own, round);
         world.run_for(Duration::from_micros(chance.below(20_000)));
         let node = chance.below(u64::from(NODES)) as usize;
         let fault = chance.below(9);
