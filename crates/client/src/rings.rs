@@ -15,6 +15,7 @@ mod followed;
 mod given;
 mod listing;
 mod merge;
+mod moved;
 mod parts;
 mod rebuild;
 mod relatives;
@@ -101,6 +102,7 @@ impl Rings {
             targets: spread.targets,
             parity: spread.parity,
             again: false,
+            leaving: None,
         };
         let mut ring = self.placed(&path, create.clone()).await.map_err(|error| error.of(&path))?;
         let file = ring.ways[0].file();
@@ -229,11 +231,6 @@ impl Ring {
         all(self.ways.iter().map(replaced::status)).await
     }
 
-    /// How each part is, as the manager said last.
-    fn states(&self) -> Vec<ComponentState> {
-        self.ways.iter().map(Way::state).collect()
-    }
-
     /// Parts that lack what the others have: their targets were lost, and they lie elsewhere since.
     fn replaced(&self) -> BTreeSet<u32> {
         let is_replaced = |way: &&Way| way.state() == ComponentState::Filling;
@@ -322,36 +319,40 @@ impl Ring {
         (from, to): (Timestamp, Timestamp),
         along: &[(String, u64)],
     ) -> Result<Pinned> {
-        if !self.is_alone() {
-            let pins = parts::to_be_pinned(self.pins_of_parts().await, self.spread, &self.states(), self.path())?;
+        let places = self.places();
+        let states: Vec<ComponentState> = places.iter().map(Way::state).collect();
+        let data = places.iter().filter(|place| place.component() < self.spread.targets).count();
+        let is_alone = places.len() == 1;
+        if !is_alone {
+            let pins = parts::to_be_pinned(pins_of(&places).await, self.spread, &states, self.path())?;
             parts::is_new(&pins, label, (from, to), self.path())?;
         }
-        let asked = all(self.ways.iter().map(|way| async move {
+        let asked = all(places.iter().map(|way| async move {
             match reply(way, RingAsk::Pin { label: label.to_string(), from, to, along: along.to_vec() }).await? {
                 Reply::Pinned(pinned) => checked::pinned(way.target(), pinned),
                 other => Err(crate::cluster::unexpected(&other)),
             }
         }));
         let mut pinned = asked.await;
-        if self.is_alone() {
+        if is_alone {
             return pinned.remove(0);
         }
         let made: Vec<Option<u64>> =
             pinned.iter().map(|pinned| pinned.as_ref().ok().map(|pinned| pinned.pin.id)).collect();
         // One that has nothing in the range has nothing to pin.
         let is_empty = |answer: &Result<Pinned>| matches!(answer, Err(error) if error.kind == Kind::Missing);
-        let has_some = pinned[..self.spread.targets as usize].iter().any(Result::is_ok);
+        let has_some = pinned[..data].iter().any(Result::is_ok);
         let answers: Vec<Result<Option<Pinned>>> = pinned
             .into_iter()
             .map(|answer| if has_some && is_empty(&answer) { Ok(None) } else { answer.map(Some) })
             .collect();
-        match parts::to_be_pinned(answers, self.spread, &self.states(), self.path()) {
+        match parts::to_be_pinned(answers, self.spread, &states, self.path()) {
             Ok(parts) => {
                 let parts: Vec<Option<Pinned>> = parts.into_iter().map(Option::flatten).collect();
-                parts::pinned(self.spread, &parts)
+                parts::pinned(&parts[..data])
             }
             Err(error) => {
-                for (way, id) in self.ways.iter().zip(made) {
+                for (way, id) in places.iter().zip(made) {
                     if let Some(id) = id {
                         drop(reply(way, RingAsk::Unpin(id)).await);
                     }
@@ -363,15 +364,23 @@ impl Ring {
 
     /// Lets go of a pin, and of none of its relatives.
     pub async fn unpin(&self, pin: u64) -> Result<()> {
-        if self.is_alone() {
-            return unpin(&self.ways[0], pin).await;
+        let places = self.places();
+        if places.len() == 1 {
+            return unpin(&places[0], pin).await;
         }
-        let pins = parts::answered(self.pins_of_parts().await, self.spread)?;
+        let pins = parts::answered(pins_of(&places).await, self.spread)?;
         let mut is_found = false;
-        for (way, pins) in self.ways.iter().zip(&pins) {
+        for (way, pins) in places.iter().zip(&pins) {
             for (_, found) in parts::numbered(pins.as_deref().unwrap_or(&[])).into_iter().filter(|(id, _)| *id == pin) {
                 unpin(way, found.id).await?;
                 is_found = true;
+            }
+        }
+        if !is_found && self.is_alone() {
+            // It may be known by the number that it had before the ring left its target.
+            let former = self.ways[0].former().filter(|former| former.state() != ComponentState::Missed);
+            if let Some(former) = former {
+                return unpin(&former, pin).await;
             }
         }
         if is_found { Ok(()) } else { Err(Error::missing(format!("{} has no pin {pin}", self.path()))) }
@@ -379,21 +388,30 @@ impl Ring {
 
     /// The pins, oldest first.
     pub async fn pins(&self) -> Result<Vec<Pin>> {
-        let mut pins = self.pins_of_parts().await;
+        let places = self.places();
+        let mut pins = pins_of(&places).await;
+        if places.len() == 1 {
+            return pins.remove(0);
+        }
+        let pins = parts::answered(pins, self.spread)?;
+        let of = |component: u32| {
+            let there = places.iter().zip(&pins).filter(|(place, _)| place.component() == component);
+            there.filter_map(|(_, pins)| pins.clone()).reduce(|now, before| parts::joined(&before, &now))
+        };
         match self.is_alone() {
-            true => pins.remove(0),
-            false => Ok(parts::pins(self.spread, &parts::answered(pins, self.spread)?)),
+            true => Ok(parts::of_one(&of(0).unwrap_or_default())),
+            false => Ok(parts::pins(&(0..self.spread.targets).map(of).collect::<Vec<_>>())),
         }
     }
 
-    async fn pins_of_parts(&self) -> Vec<Result<Vec<Pin>>> {
-        all(self.ways.iter().map(|way| async move {
-            match reply(way, RingAsk::Pins).await? {
-                Reply::Pins(pins) => checked::pins(way.target(), pins),
-                other => Err(crate::cluster::unexpected(&other)),
-            }
-        }))
-        .await
+    /// Where its parts lie, and lay as long as something of them is there; those with the parity last.
+    fn places(&self) -> Vec<Way> {
+        let formers = self.ways.iter().filter_map(Way::former);
+        // What is lost with a target it lay on before is nowhere.
+        let formers = formers.filter(|former| former.state() != ComponentState::Missed);
+        let mut places: Vec<Way> = self.ways.iter().cloned().chain(formers).collect();
+        places.sort_by_key(|place| place.component() == self.spread.targets);
+        places
     }
 
     /// Begins to record, as session `writer`, over connections of its own. Who waits for what it recorded to be durable
@@ -449,6 +467,16 @@ impl Ring {
     fn path(&self) -> &str {
         self.ways[0].path()
     }
+}
+
+async fn pins_of(places: &[Way]) -> Vec<Result<Vec<Pin>>> {
+    all(places.iter().map(|place| async move {
+        match reply(place, RingAsk::Pins).await? {
+            Reply::Pins(pins) => checked::pins(place.target(), pins),
+            other => Err(crate::cluster::unexpected(&other)),
+        }
+    }))
+    .await
 }
 
 async fn reply(way: &Way, ask: RingAsk) -> Result<Reply> {

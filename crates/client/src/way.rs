@@ -4,19 +4,24 @@ use crate::control::{Control, strange};
 use crate::granted::{self, Renewing};
 use crate::nodes::{Nodes, Request};
 use bytes::Bytes as Slice;
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result, TargetId, Timestamp};
+use forebay_env::race::{First, race};
+use forebay_model::layout::Raid;
+use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::RequestId;
-use forebay_wire::control::files::{ComponentState, Grant, Renewed};
+use forebay_wire::control::files::{Component, ComponentState, Grant, Moving, Renewed};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::{Change, Reply};
 use forebay_wire::link::{Answer, Asked, Coming, Link};
 use forebay_wire::sink::Shown;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// How long is waited before something is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+/// So long the manager is asked where a target is that was somewhere before.
+const LOOKED_UP: Duration = Duration::from_secs(1);
 
 /// A way to a heap or a ring, or to its part on one target. Clones share what they know, and so do the ways to all parts of a ring.
 #[derive(Clone)]
@@ -24,8 +29,8 @@ pub(crate) struct Way {
     nodes: Nodes,
     known: Rc<Known>,
     component: usize,
-    /// Where its target is, as was asked last.
-    address: Rc<RefCell<Option<(TargetId, String)>>>,
+    /// It leads to what lies on this target, also when the part lies elsewhere by now or is to.
+    bound: Option<TargetId>,
 }
 
 struct Known {
@@ -33,6 +38,18 @@ struct Known {
     path: String,
     grant: RefCell<Grant>,
     renewing: Renewing,
+    /// When the manager was asked last.
+    heard: Cell<Moment>,
+    /// Where targets are, as was asked last.
+    addresses: RefCell<BTreeMap<TargetId, Address>>,
+}
+
+/// Where a target is.
+#[derive(Clone)]
+struct Address {
+    at: String,
+    /// It may be elsewhere by now.
+    is_doubted: bool,
 }
 
 /// Asks the manager again, as long as patience lasts, for what is moved and nobody's just now.
@@ -51,9 +68,15 @@ impl Way {
     /// The ways to the parts of what was granted.
     pub(crate) fn all(nodes: &Nodes, control: &Rc<dyn Control>, path: &str, grant: Grant) -> Vec<Way> {
         let components = grant.components.len();
-        let (control, grant) = (control.clone(), RefCell::new(grant));
-        let known = Rc::new(Known { control, path: path.to_string(), grant, renewing: Renewing::default() });
-        let way = |component| Way { nodes: nodes.clone(), known: known.clone(), component, address: Rc::default() };
+        let known = Rc::new(Known {
+            control: control.clone(),
+            path: path.to_string(),
+            grant: RefCell::new(grant),
+            renewing: Renewing::default(),
+            heard: Cell::new(nodes.env().clock.now()),
+            addresses: RefCell::default(),
+        });
+        let way = |component| Way { nodes: nodes.clone(), known: known.clone(), component, bound: None };
         (0..components).map(way).collect()
     }
 
@@ -78,7 +101,48 @@ impl Way {
 
     /// The target on which it lies.
     pub(crate) fn target(&self) -> TargetId {
-        self.known.grant.borrow().components[self.component].target
+        self.bound.unwrap_or_else(|| self.known.grant.borrow().components[self.component].target)
+    }
+
+    /// The way to where it lies now, and no other when it lies elsewhere.
+    pub(crate) fn bound(&self) -> Way {
+        Way { bound: Some(self.target()), ..self.clone() }
+    }
+
+    /// The way to where it lay before it left for where it lies: what was recorded there is not anywhere else.
+    pub(crate) fn former(&self) -> Option<Way> {
+        self.beside_it(true)
+    }
+
+    /// The way to where it is to lie.
+    pub(crate) fn next_place(&self) -> Option<Way> {
+        self.beside_it(false)
+    }
+
+    fn beside_it(&self, moved: bool) -> Option<Way> {
+        let moving = self.moving().filter(|moving| moving.moved == moved && self.bound.is_none())?;
+        let bound = Some(moving.place?.target);
+        Some(Way { bound, ..self.clone() })
+    }
+
+    fn moving(&self) -> Option<Moving> {
+        let grant = self.known.grant.borrow();
+        grant.moving.iter().find(|moving| moving.component as usize == self.component).cloned()
+    }
+
+    /// Whether it is to leave the target on which it lies.
+    pub(crate) fn is_to_leave(&self) -> bool {
+        self.moving().is_some_and(|moving| !moving.moved)
+    }
+
+    /// Whether what it had is made of others if it is lost.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.known.grant.borrow().striping.raid() == Raid::Five
+    }
+
+    /// When the entry was made.
+    pub(crate) fn created(&self) -> Timestamp {
+        self.known.grant.borrow().entry.attributes.created
     }
 
     /// Asks until it is answered or patience ends; also the number of the request, and the link that answered. `about` says what is
@@ -110,10 +174,10 @@ impl Way {
                 // It may be elsewhere by now, and another one there, of which nobody may do that.
                 Kind::Forbidden if !is_looked_up => {
                     is_looked_up = true;
-                    self.address.take();
+                    self.doubt_address();
                 }
                 Kind::Disconnected => {
-                    self.address.take();
+                    self.doubt_address();
                     if is_late || !may_repeat {
                         return Err(error);
                     }
@@ -149,7 +213,7 @@ impl Way {
 
     fn shown(&self) -> Result<(TargetId, ObjectId, Shown)> {
         let grant = self.known.grant.borrow();
-        let component = &grant.components[self.component];
+        let component = self.lying(&grant)?;
         if component.state == ComponentState::Missed {
             return Err(Error::disconnected(format!(
                 "what {} had on target {} was lost with it, and lies nowhere else yet",
@@ -160,9 +224,18 @@ impl Way {
         Ok((component.target, component.object, granted::shown(component)?))
     }
 
+    fn lying<'g>(&self, grant: &'g Grant) -> Result<&'g Component> {
+        let now = &grant.components[self.component];
+        let Some(target) = self.bound.filter(|bound| *bound != now.target) else { return Ok(now) };
+        let moving = grant.moving.iter().find(|moving| moving.component as usize == self.component);
+        let place = moving.and_then(|moving| moving.place.as_ref()).filter(|place| place.target == target);
+        let gone = || Error::disconnected(format!("nothing of {} is on target {target} any more", self.path()));
+        place.ok_or_else(gone)
+    }
+
     /// Whether it has all that was put there.
     pub(crate) fn state(&self) -> ComponentState {
-        self.known.grant.borrow().components[self.component].state
+        self.lying(&self.known.grant.borrow()).map_or(ComponentState::Missed, |component| component.state)
     }
 
     /// Which part it leads to.
@@ -179,18 +252,33 @@ impl Way {
     pub(crate) async fn link(&self) -> Result<Link> {
         let linked = self.nodes.link(&self.address().await?).await;
         // It may be elsewhere by now.
-        linked.inspect_err(|_| drop(self.address.take()))
+        linked.inspect_err(|_| self.doubt_address())
     }
 
+    /// Where its target is: the manager is asked if that is not known, or may be another place by now, and not waited for where one is known.
     async fn address(&self) -> Result<String> {
-        let target = self.target();
-        if let Some((_, address)) = self.address.borrow().clone().filter(|(known, _)| *known == target) {
-            return Ok(address);
+        let (target, control) = (self.target(), &*self.known.control);
+        let known = self.known.addresses.borrow().get(&target).cloned();
+        if let Some(Address { at, is_doubted: false }) = known {
+            return Ok(at);
         }
-        let found = granted::addresses(granted::map(&*self.known.control).await?).remove(&target);
-        let found = found.ok_or_else(|| granted::nobody_knows(target))?;
-        *self.address.borrow_mut() = Some((target, found.clone()));
-        Ok(found)
+        let found = match &known {
+            Some(_) => match race(granted::map(control), self.nodes.env().clock.sleep(LOOKED_UP)).await {
+                First::Left(Ok(map)) => granted::addresses(map).remove(&target),
+                First::Left(Err(_)) | First::Right(()) => None,
+            },
+            None => granted::addresses(granted::map(control).await?).remove(&target),
+        };
+        let is_doubted = found.is_none();
+        let at = found.or(known.map(|known| known.at)).ok_or_else(|| granted::nobody_knows(target))?;
+        self.known.addresses.borrow_mut().insert(target, Address { at: at.clone(), is_doubted });
+        Ok(at)
+    }
+
+    /// Its target may be elsewhere by now.
+    fn doubt_address(&self) {
+        let mut addresses = self.known.addresses.borrow_mut();
+        addresses.get_mut(&self.target()).into_iter().for_each(|address| address.is_doubted = true);
     }
 
     /// The capacity that the volume of a ring is charged for.
@@ -204,7 +292,14 @@ impl Way {
         let (file, version) = self.version();
         let renewed = async || granted::renewed(&*self.known.control, Renewed { file, write, version }).await?;
         let grant = until_free(&self.nodes, renewed).await.map_err(|error| error.of(self.path()))?;
+        self.known.heard.set(self.nodes.env().clock.now());
         self.take(grant)
+    }
+
+    /// The same, if the manager was not asked for so long.
+    pub(crate) async fn renew_after(&self, while_known: Duration) -> Result<()> {
+        let is_old = self.nodes.env().clock.now().since(self.known.heard.get()) >= while_known;
+        if is_old { self.renew().await } else { Ok(()) }
     }
 
     /// Changes something about where it lies.

@@ -64,7 +64,7 @@ pub(crate) struct TargetNow {
     pub(crate) is_stuck: bool,
     /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
     pub(crate) left: Option<u64>,
-    /// Files of which something is to leave it, as they were counted last; rings stay.
+    /// Files of which something is to leave it, as they were counted last; of rings, who records sees to it.
     pub(crate) to_move: Option<u64>,
     /// How often something else was thought of it: what was counted meanwhile does not count.
     pub(crate) turns: u64,

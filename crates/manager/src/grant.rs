@@ -9,10 +9,10 @@ use crate::engine::Snapshot;
 use crate::holders::Holders;
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::is_lost;
+use crate::operations::{is_lost, is_to_leave};
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
-use crate::records::{Absence, Inode, Layout, Writers, object};
+use crate::records::{Absence, Inode, Layout, RingMoves, Writers, object};
 use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights, SKEW};
@@ -20,7 +20,7 @@ use forebay_wire::control::Reply;
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::TargetState;
 use forebay_wire::control::files::{
-    Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, OpenHeap, OpenRing, OpenToRead, Renew,
+    Component, ComponentState, Grant, Granted, Grants, MOST_RENEWED, Moving, OpenHeap, OpenRing, OpenToRead, Renew,
 };
 use forebay_wire::control::names::{FileId, FileKind, Place};
 use forebay_wire::target::ITSELF;
@@ -176,7 +176,54 @@ impl Granting<'_> {
         if attributes.kind == FileKind::File {
             self.holders.note(file, self.by.client, attributes.version, self.until.after(SKEW), self.now);
         }
-        Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until, callback: None })
+        let moving = match attributes.kind {
+            FileKind::Ring => self.moving((file, &inode), &layout, write, read)?,
+            FileKind::File | FileKind::Heap | FileKind::Directory => Vec::new(),
+        };
+        Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until, callback: None, moving })
+    }
+
+    /// Parts of a ring that leave targets, or have left them.
+    fn moving(
+        &mut self,
+        (file, inode): (FileId, &Inode),
+        layout: &Layout,
+        write: bool,
+        read: Rights,
+    ) -> Result<Vec<Moving>> {
+        let moves: RingMoves = self.view.read(&keys::ring_moves(file))?.unwrap_or_default();
+        let mut moving = Vec::new();
+        for component in 0..layout.targets.len() as u32 {
+            let there = moves.of(component).filter(|it| it.moved || write);
+            let moved = there.is_some_and(|it| it.moved);
+            if !(moved || write && is_to_leave(self.cluster, layout, component)) {
+                continue;
+            }
+            // Who records there comes to an end of it, and what is pinned there can be let go of.
+            let rights = match (write, moved) {
+                (true, false) => Rights::WRITE | Rights::CREATE | Rights::SET_ATTRIBUTES,
+                (true, true) => Rights::WRITE | Rights::SET_ATTRIBUTES,
+                (false, _) => Rights::NONE,
+            };
+            let bytes = 0..most_of_ring(layout.striping, component, inode.attributes.size).0;
+            let place = there.map(|it| {
+                let granted = self.component(
+                    (file, component),
+                    inode,
+                    it.target,
+                    (rights | read | Rights::GET_ATTRIBUTES, bytes),
+                );
+                match is_lost(self.cluster, it.target) {
+                    true => {
+                        let (capability, secret) = (Vec::new(), Hidden(Vec::new()));
+                        Component { capability, secret, state: ComponentState::Missed, ..granted }
+                    }
+                    false => granted,
+                }
+            });
+            moving.push(Moving { component, place, moved });
+        }
+        Ok(moving)
     }
 
     /// A capability for a component on a target.

@@ -155,6 +155,7 @@ fn change(chance: &Chance, model: &Model, by: &Principal) -> Change {
                 targets: 1,
                 parity: false,
                 again: false,
+                leaving: None,
             })
         }
         31..36 => absence(chance, model, by),

@@ -30,6 +30,8 @@ pub(crate) const LAYOUTS: u8 = b'L';
 pub(crate) const DEGRADED: u8 = b'A';
 /// What [`moves`] begins with.
 pub(crate) const MOVES: u8 = b'B';
+/// What [`ring_moves`] begins with.
+pub(crate) const RING_MOVES: u8 = b'J';
 
 /// What [`caches`] begins with.
 pub(crate) const CACHES: u8 = b'Z';
@@ -134,6 +136,11 @@ pub(crate) fn moves(file: FileId) -> Vec<u8> {
     numbered(MOVES, file.0)
 }
 
+/// A ring with parts that leave targets, or have left them: [`crate::records::RingMoves`].
+pub(crate) fn ring_moves(file: FileId) -> Vec<u8> {
+    numbered(RING_MOVES, file.0)
+}
+
 /// When a file was verified last: [`crate::records::VerifiedAt`].
 pub(crate) fn verified(file: FileId) -> Vec<u8> {
     numbered(b'Y', file.0)
@@ -199,6 +206,7 @@ pub(crate) fn in_words(key: &[u8]) -> String {
         LAYOUTS => format!("where file {n} lies"),
         DEGRADED => format!("that file {n} lacks something"),
         MOVES => format!("what of file {n} is to lie elsewhere"),
+        RING_MOVES => format!("what of ring {n} leaves targets"),
         b'V' => format!("volume {n}"),
         b'U' => format!("user {}", user_of(key).unwrap_or_default()),
         b'u' => format!("the user of the name {}", rest(1)),

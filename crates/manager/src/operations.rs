@@ -28,6 +28,7 @@ mod volumes;
 pub(crate) use absences::{give_up_lost, is_left_to_rebuild, is_lost};
 pub(crate) use relocation::{displace, is_any, is_any_hurried, is_displaced, is_late, stay};
 pub(crate) use revoke::raise;
+pub(crate) use ring_parts::{is_to_leave, stay_of_ring};
 pub(crate) use scrub::left;
 pub(crate) use verify::unverified;
 

@@ -272,6 +272,20 @@ pub(crate) struct Move {
     pub(crate) even: bool,
 }
 
+/// Parts of a ring that are to leave the targets on which they lie, or have left them and were not run over since.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct RingMoves(pub(crate) Vec<RingMove>);
+
+/// A part of a ring that has another place beside that of the layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RingMove {
+    pub(crate) component: u32,
+    /// Where it is to go; or where it was, as long as what was recorded before is read there.
+    pub(crate) target: TargetId,
+    /// It has left that target.
+    pub(crate) moved: bool,
+}
+
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeRecord {
@@ -291,6 +305,18 @@ pub(crate) struct TargetRecord {
     pub(crate) free: Bytes,
     /// How often its own key was rolled.
     pub(crate) rolled: u32,
+}
+
+impl RingMoves {
+    /// The entry of a part; there is one at most.
+    pub(crate) fn of(&self, component: u32) -> Option<RingMove> {
+        self.0.iter().find(|it| it.component == component).copied()
+    }
+
+    /// Where parts lie beside where the layout says.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u32, TargetId)> {
+        self.0.iter().map(|it| (it.component, it.target))
+    }
 }
 
 impl TargetRecord {

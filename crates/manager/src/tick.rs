@@ -8,9 +8,9 @@ use crate::draft::{Batch, Draft, View};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::{displace, give_up_lost, is_displaced, is_late, left, stay};
+use crate::operations::{displace, give_up_lost, is_displaced, is_late, left, stay, stay_of_ring};
 use crate::place;
-use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, ShutOutRecord, Writers, decode};
+use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, RingMoves, ShutOutRecord, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result, TargetId};
 use forebay_wire::capability::SKEW;
@@ -49,6 +49,7 @@ pub(crate) struct Rounds {
     leftovers: Vec<u8>,
     layouts: Vec<u8>,
     moves: Vec<u8>,
+    ring_moves: Vec<u8>,
     /// What was counted in this round over the layouts on targets on which nothing is to stay.
     counts: BTreeMap<TargetId, Count>,
 }
@@ -260,13 +261,14 @@ impl Manager {
             let is_displaced = is_displaced(&self.cluster, &layout);
             let is_new = is_displaced && displace(&mut draft, file)?;
             let is_moved = is_displaced && draft.read::<Moves>(&keys::moves(file))?.is_some();
-            for target in &layout.targets {
-                counts.entry(*target).and_modify(|count| {
+            let ring: RingMoves = draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+            for target in layout.targets.iter().copied().chain(ring.places().map(|(_, target)| target)) {
+                counts.entry(target).and_modify(|count| {
                     count.components += 1;
                     count.to_move += u64::from(is_moved);
                 });
             }
-            if give_up_lost(&mut draft, &self.cluster, file, layout, now.wall)? || is_new {
+            if give_up_lost(&mut draft, &self.cluster, file, layout, (now, &self.settings))? || is_new {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
             }
@@ -294,6 +296,16 @@ impl Manager {
             }
         }
         self.rounds.moves = round;
+        let mut round = std::mem::take(&mut self.rounds.ring_moves);
+        for (key, value) in self.page(keys::RING_MOVES, &mut round)? {
+            let mut draft = Draft::new(self.view()?, batch);
+            let moves: RingMoves = decode(&key, &value)?;
+            if stay_of_ring(&mut draft, &self.cluster, FileId(keys::number(&key)), moves, (now, &self.settings))? {
+                let drafted = draft.ready()?;
+                batch.take(drafted);
+            }
+        }
+        self.rounds.ring_moves = round;
         Ok(())
     }
 

@@ -337,6 +337,26 @@ pub struct RingStatus {
     pub recording: bool,
     /// Pins, oldest first.
     pub pins: Vec<Pin>,
+    /// Sequence of the first element that was ever recorded into it, or will be: what comes before is none of it.
+    pub begins: u64,
+}
+
+impl RingStatus {
+    /// Whether it has run over what it began with.
+    pub fn has_come_round(&self) -> bool {
+        self.first_sequence > self.begins
+    }
+}
+
+/// Where a ring begins that goes on with what another target has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beginning {
+    /// Sequence of its first element.
+    pub sequence: u64,
+    /// The writer session that goes on there; 0 if none does.
+    pub writer: u64,
+    /// Its last block that is durable on the other target.
+    pub number: u64,
 }
 
 /// A preserved range.

@@ -295,6 +295,7 @@ impl Host {
             | Request::DeleteRing { ring }
             | Request::ResizeRing { ring, .. }
             | Request::RelateRing { ring, .. }
+            | Request::BeginRing { ring, .. }
             | Request::Pin { ring, .. }
             | Request::Unpin { ring, .. }
             | Request::Pins { ring } => self.with(ring)?.call(&request),

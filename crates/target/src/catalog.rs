@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::object::logs::{LogRecord, Settings};
 use crate::object::rows::Key;
 use crate::object::tree::LeafRecord;
-use forebay_model::ring::{Losses, Pin, RingSpec};
+use forebay_model::ring::{Beginning, Losses, Pin, RingSpec};
 use forebay_model::{Bytes, RingId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -157,6 +157,8 @@ pub struct RingRecord {
     pub writers: Writers,
     /// Its fence: of which version the capabilities for it have to be. 0 where only the objects have one for it, if at all.
     pub fence: u64,
+    /// Sequence of the first element that was ever recorded, or will be. After the catalog was made anew, of the first that is known.
+    pub begins: u64,
 }
 
 /// The last block of each of the writer sessions seen last: what a session that resumes need not send again.
@@ -302,7 +304,20 @@ impl RingRecord {
             pins: Vec::new(),
             writers: Writers::default(),
             fence: 0,
+            begins: 0,
         }
+    }
+
+    /// Makes a ring into which nothing was ever recorded begin there; whether it is one.
+    pub fn begin(&mut self, Beginning { sequence, writer, number }: Beginning) -> bool {
+        let is_new = self.path.is_empty() && self.path_segment == 1 && self.path_element == self.begins;
+        if is_new {
+            (self.begins, self.path_element, self.durable_end) = (sequence, sequence, sequence);
+            if writer != 0 {
+                self.writers.saw(writer, number);
+            }
+        }
+        is_new
     }
 
     /// The most slots of all rings: what their part of the catalog may take.

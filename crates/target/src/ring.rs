@@ -24,7 +24,7 @@ use durable::Due;
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::{Header, Stamp, View};
 use forebay_model::key::KeySet;
-use forebay_model::ring::{Losses, RingState, RingStatus};
+use forebay_model::ring::{Beginning, Losses, RingState, RingStatus};
 use forebay_model::{Bytes, Error, Moment, Rate, Result, RingId, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -228,6 +228,21 @@ impl Ring {
         }
         work.recording = Some(writer);
         Ok(())
+    }
+
+    /// Goes on with what another target has, if nothing was ever recorded into it. What it says then is durable with the next
+    /// checkpoint; whether it says something new.
+    pub(crate) fn begin(&self, beginning: Beginning) -> bool {
+        let mut work = self.work.borrow_mut();
+        let is_idle = work.open.is_none() && !work.placing && work.arrivals.is_empty() && work.in_flight.is_empty();
+        let begins = is_idle && self.core.with_ring_mut(self.id, |record| record.begin(beginning));
+        if begins {
+            work.next_element = beginning.sequence;
+            let progress = &mut work.progress;
+            (progress.writer, progress.durable) = (beginning.writer, beginning.number);
+            progress.sequence = beginning.sequence;
+        }
+        begins
     }
 
     /// `writer` stops recording.
@@ -606,6 +621,7 @@ impl Ring {
                 memory_limit: self.memory_limit().total(),
                 recording: work.recording.is_some(),
                 pins: record.pins.iter().map(|p| p.pin.clone()).collect(),
+                begins: record.begins,
             }
         })
     }

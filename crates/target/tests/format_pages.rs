@@ -122,6 +122,7 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         pins: Vec::new(),
         writers: Writers::default(),
         fence: 0,
+        begins: 0,
     };
     names_in_order(page.split_once("`spec.relatives`").unwrap().1, "", &fields(&record)[1..]);
     let place = ScrubPlace::Ring(RingId(1), 1);

@@ -9,7 +9,7 @@ use crate::heap::{HeapInfo, HeapName};
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
 use forebay_model::heap::HeapSettings;
-use forebay_model::ring::{Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
+use forebay_model::ring::{Beginning, Item, Pin, Pinned, QuerySummary, RingSpec, RingStatus};
 use forebay_model::scrub::Scrubbed;
 use forebay_model::settings::{SettingsChange, TargetSettings};
 use forebay_model::{Bytes, Plan, PlanRequest, Profile, Rate, Result, TargetId, Timestamp};
@@ -48,6 +48,8 @@ impl Command {
     pub const PLAN: Command = Command(27);
     /// [`Request::RelateRing`].
     pub const RELATE_RING: Command = Command(28);
+    /// [`Request::BeginRing`].
+    pub const BEGIN_RING: Command = Command(35);
     /// [`Request::Scrub`].
     pub const SCRUB: Command = Command(29);
     /// [`Request::Settings`].
@@ -104,6 +106,14 @@ pub enum Request {
         ring: String,
         /// All of its relatives from now on.
         relatives: Vec<String>,
+    },
+    /// Has a ring into which nothing was ever recorded go on with what another target has; another one stays as it is:
+    /// [`Reply::Done`].
+    BeginRing {
+        /// The ring.
+        ring: String,
+        /// Where it begins.
+        beginning: Beginning,
     },
     /// Preserves a time range, both ends included: [`Reply::Pinned`].
     Pin {
@@ -416,6 +426,7 @@ impl Request {
             Request::DeleteRing { .. } => Command::DELETE_RING,
             Request::ResizeRing { .. } => Command::RESIZE_RING,
             Request::RelateRing { .. } => Command::RELATE_RING,
+            Request::BeginRing { .. } => Command::BEGIN_RING,
             Request::Pin { .. } => Command::PIN,
             Request::Unpin { .. } => Command::UNPIN,
             Request::Pins { .. } => Command::PINS,
@@ -443,6 +454,7 @@ impl Request {
             Request::DeleteRing { ring } | Request::Pins { ring } => writer.send(id, command, none, ring, &[]),
             Request::ResizeRing { ring, capacity } => writer.send(id, command, none, &(ring, capacity), &[]),
             Request::RelateRing { ring, relatives } => writer.send(id, command, none, &(ring, relatives), &[]),
+            Request::BeginRing { ring, beginning } => writer.send(id, command, none, &(ring, beginning), &[]),
             Request::Pin { ring, label, from, to, along } => {
                 writer.send(id, command, none, &(ring, label, from, to, along), &[])
             }
@@ -469,6 +481,7 @@ impl Request {
             Command::DELETE_RING => Request::DeleteRing { ring: reader.decode()? },
             Command::RESIZE_RING => reader.decode().map(|(ring, capacity)| Request::ResizeRing { ring, capacity })?,
             Command::RELATE_RING => reader.decode().map(|(ring, relatives)| Request::RelateRing { ring, relatives })?,
+            Command::BEGIN_RING => reader.decode().map(|(ring, beginning)| Request::BeginRing { ring, beginning })?,
             Command::PIN => {
                 reader.decode().map(|(ring, label, from, to, along)| Request::Pin { ring, label, from, to, along })?
             }

@@ -10,7 +10,7 @@ use crate::capability::Rights;
 use crate::command::Durable;
 use crate::control::names::FileId;
 use crate::frame::Command;
-use forebay_model::ring::{Batch, ELSEWHERE, Item, QuerySummary, RingSpec};
+use forebay_model::ring::{Batch, Beginning, ELSEWHERE, Item, QuerySummary, RingSpec};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,8 @@ pub enum RingAsk {
     },
     /// Gives it other relatives, by what stands for each ([`relative_of`]): [`crate::command::Reply::Ring`].
     Relate(Vec<String>),
+    /// Has it go on with what another target has, if nothing was ever recorded into it: [`crate::command::Reply::Done`].
+    Begin(Beginning),
     /// [`crate::command::Reply::Done`].
     Unpin(u64),
     /// [`crate::command::Reply::Pins`].
@@ -175,6 +177,7 @@ impl RingRequest {
             RingAsk::Resize(_) => Command::RESIZE_RING,
             RingAsk::Pin { .. } => Command::PIN,
             RingAsk::Relate(_) => Command::RELATE_RING,
+            RingAsk::Begin(_) => Command::BEGIN_RING,
             RingAsk::Unpin(_) => Command::UNPIN,
             RingAsk::Pins => Command::PINS,
             RingAsk::OpenWriter { .. } => Command::OPEN_WRITER,
@@ -193,9 +196,11 @@ impl RingRequest {
             RingAsk::Status | RingAsk::Pins => Rights::GET_ATTRIBUTES,
             RingAsk::Query(_) | RingAsk::Next(_) => Rights::READ,
             RingAsk::Resize(_) | RingAsk::Pin { .. } | RingAsk::Relate(_) | RingAsk::Unpin(_) => Rights::SET_ATTRIBUTES,
-            RingAsk::OpenWriter { .. } | RingAsk::Append { .. } | RingAsk::Durable { .. } | RingAsk::CloseWriter(_) => {
-                Rights::WRITE
-            }
+            RingAsk::Begin(_)
+            | RingAsk::OpenWriter { .. }
+            | RingAsk::Append { .. }
+            | RingAsk::Durable { .. }
+            | RingAsk::CloseWriter(_) => Rights::WRITE,
         }
     }
 
@@ -217,6 +222,7 @@ impl RingRequest {
             RingAsk::Resize(capacity) => body::write(&(of, capacity)),
             RingAsk::Pin { label, from, to, along } => body::write(&(of, (label, from, to, along))),
             RingAsk::Relate(relatives) => body::write(&(of, relatives)),
+            RingAsk::Begin(beginning) => body::write(&(of, beginning)),
             RingAsk::OpenWriter { writer, resume } => body::write(&(of, (writer, resume))),
             RingAsk::Append { writer, number, age } => body::write(&(of, (writer, number, age))),
             RingAsk::Durable { writer, seen } => body::write(&(of, (writer, seen))),
@@ -237,6 +243,7 @@ impl RingRequest {
             Command::RESIZE_RING => of(bytes, RingAsk::Resize)?,
             Command::PIN => of(bytes, |(label, from, to, along)| RingAsk::Pin { label, from, to, along })?,
             Command::RELATE_RING => of(bytes, RingAsk::Relate)?,
+            Command::BEGIN_RING => of(bytes, RingAsk::Begin)?,
             Command::UNPIN => of(bytes, RingAsk::Unpin)?,
             Command::PINS => of(bytes, |()| RingAsk::Pins)?,
             Command::OPEN_WRITER => of(bytes, |(writer, resume)| RingAsk::OpenWriter { writer, resume })?,

@@ -88,6 +88,7 @@ fn status(spec: RingSpec) -> RingStatus {
         memory_limit: Bytes::ZERO,
         recording: false,
         pins: Vec::new(),
+        begins: 0,
     }
 }
 

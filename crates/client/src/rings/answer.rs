@@ -5,9 +5,11 @@
 use super::followed::Followed;
 use super::merge::Merged;
 use super::way::Way;
+use super::{moved, replaced};
 use crate::peer::Part;
-use forebay_model::ring::Batch;
-use forebay_model::{Kind, Result};
+use forebay_model::ring::{Batch, Item, QuerySummary};
+use forebay_model::{Error, Gap, Kind, Result, TargetId};
+use forebay_wire::control::files::ComponentState;
 use forebay_wire::link::{Coming, Link};
 use forebay_wire::ring::{MOST_OF_PART, PartHead, RingAsk, RingQuery, check};
 
@@ -17,14 +19,14 @@ pub struct RingAnswer {
 }
 
 enum From {
-    One(PartAnswer),
+    One(Box<PartAnswer>),
     Followed(Box<Followed>),
     Several(Box<Merged>),
 }
 
 impl RingAnswer {
     pub(super) fn of_one(answer: PartAnswer) -> RingAnswer {
-        RingAnswer { from: From::One(answer) }
+        RingAnswer { from: From::One(Box::new(answer)) }
     }
 
     pub(super) fn of_followed(followed: Followed) -> RingAnswer {
@@ -46,30 +48,122 @@ impl RingAnswer {
     }
 }
 
-/// What one target answers.
+/// What one part answers: its target, and before it the one on which it lay until it left for that.
 pub(super) struct PartAnswer {
+    /// Where it is asked now.
     way: Way,
+    target: TargetId,
     link: Link,
     query: u64,
     /// The next part, which is asked for ahead.
     coming: Option<Coming>,
+    /// What is asked where the part lies, when all is given that it has in another place.
+    behind: Option<(Way, RingQuery)>,
+    /// What has a lower number is not of the place that answers.
+    begins: u64,
+    /// What is told first.
+    missing: Option<Gap>,
+    /// Of what was given before.
+    summary: QuerySummary,
 }
 
 impl PartAnswer {
     pub(super) async fn open(way: Way, query: RingQuery) -> Result<PartAnswer> {
+        let Some(former) = way.former() else {
+            // Where it lay before it is lost: what is not there is made of others.
+            let is_made = way.state() == ComponentState::Filling;
+            let begins = if is_made { replaced::own_status(&way).await?.begins } else { 0 };
+            let mut answer = PartAnswer::ask_one(way, query).await?;
+            answer.begins = begins;
+            return Ok(answer);
+        };
+        let before = RingQuery { follow: false, ..query.clone() };
+        match PartAnswer::ask_one(former, before).await {
+            Ok(mut answer) => {
+                answer.behind = Some((way.apart(), query));
+                Ok(answer)
+            }
+            // The ring has run over it meanwhile.
+            Err(_) if way.former().is_none() => PartAnswer::ask_one(way, query).await,
+            Err(error) if !way.is_covered() && is_gone(&error) => {
+                let (begins, missing) = moved::gap_before(&way, &query).await?;
+                let mut answer = PartAnswer::ask_one(way, query).await?;
+                (answer.begins, answer.missing) = (begins, missing);
+                Ok(answer)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn ask_one(way: Way, query: RingQuery) -> Result<PartAnswer> {
         let (_, id, link) = way.ask(&RingAsk::Query(query)).await?;
-        let mut answer = PartAnswer { way, link, query: id.0, coming: None };
+        let (target, summary) = (way.target(), QuerySummary::default());
+        let mut answer = PartAnswer {
+            way,
+            target,
+            link,
+            query: id.0,
+            coming: None,
+            behind: None,
+            begins: 0,
+            missing: None,
+            summary,
+        };
         answer.coming = Some(answer.ask()?);
         Ok(answer)
     }
 
     fn ask(&self) -> Result<Coming> {
+        if self.way.target() != self.target {
+            return Err(Error::disconnected(format!("a part of {} lies elsewhere by now", self.way.path())));
+        }
         self.way.ask_over(&self.link, &RingAsk::Next(self.query), Vec::new(), MOST_OF_PART)
     }
 
     /// Waits for the next part. An error of kind disconnected means that the query is to be asked again, from the last
     /// element on that was returned.
     pub(super) async fn next(&mut self) -> Result<Part> {
+        if let Some(missing) = self.missing.take() {
+            return Ok(Part::Batch(Batch { items: vec![Item::Gap(missing)], payload: Vec::new() }));
+        }
+        loop {
+            match self.next_head().await? {
+                (PartHead::Items(items), payload) => {
+                    let mut batch = Batch { items, payload };
+                    check(&batch)?;
+                    self.coming = Some(self.ask()?);
+                    self.leave_out_what_is_before(&mut batch);
+                    return Ok(Part::Batch(batch));
+                }
+                (PartHead::End(end), _) => {
+                    let end = sum(self.summary, end);
+                    let Some((way, query)) = self.behind.take() else { return Ok(Part::End(end)) };
+                    let left = query.limit.map(|limit| limit.saturating_sub(end.elements));
+                    if left == Some(0) {
+                        return Ok(Part::End(end));
+                    }
+                    let begins = replaced::own_status(&way).await?.begins;
+                    let mut next = PartAnswer::ask_one(way, RingQuery { limit: left, ..query }).await?;
+                    (next.begins, next.summary) = (begins, end);
+                    *self = next;
+                }
+            }
+        }
+    }
+
+    /// What has a lower number than the first that was ever recorded there was not run over there.
+    fn leave_out_what_is_before(&mut self, batch: &mut Batch) {
+        let (begins, expired) = (self.begins, &mut self.summary.expired);
+        batch.items.retain_mut(|item| {
+            let Item::Expired { from, to } = item else { return true };
+            let end = (*to).min(begins);
+            *expired = expired.saturating_sub(end.saturating_sub(*from));
+            *from = (*from).max(end);
+            from < to
+        });
+    }
+
+    async fn next_head(&mut self) -> Result<(PartHead, Vec<u8>)> {
         let mut is_renewed = false;
         let answer = loop {
             let coming = match self.coming.take() {
@@ -85,16 +179,25 @@ impl PartAnswer {
                 answer => break answer.map_err(|error| self.way.named(error))?,
             }
         };
-        match forebay_wire::read_body(&answer.body)? {
-            PartHead::Items(items) => {
-                let batch = Batch { items, payload: answer.payload.into_vec() };
-                check(&batch)?;
-                self.coming = Some(self.ask()?);
-                Ok(Part::Batch(batch))
-            }
-            PartHead::End(summary) => Ok(Part::End(summary)),
-        }
+        Ok((forebay_wire::read_body(&answer.body)?, answer.payload.into_vec()))
     }
+}
+
+fn sum(before: QuerySummary, now: QuerySummary) -> QuerySummary {
+    QuerySummary {
+        elements: before.elements + now.elements,
+        bytes: before.bytes + now.bytes,
+        read: before.read + now.read,
+        segments: before.segments + now.segments,
+        blocks: before.blocks + now.blocks,
+        expired: before.expired + now.expired,
+        pinned: before.pinned || now.pinned,
+    }
+}
+
+/// Whether a part cannot be asked any more where it lay before.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.kind, Kind::Disconnected | Kind::Missing | Kind::Device | Kind::Damaged)
 }
 
 impl Drop for PartAnswer {

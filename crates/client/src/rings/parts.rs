@@ -100,8 +100,7 @@ pub(super) fn status(
         whole.memory_limit += part.memory_limit;
         whole.recording |= part.recording;
     }
-    whole.pins =
-        pins(spread, &parts.iter().map(|part| part.as_ref().map(|part| part.pins.clone())).collect::<Vec<_>>());
+    whole.pins = pins(&data.iter().map(|part| part.as_ref().map(|part| part.pins.clone())).collect::<Vec<_>>());
     Ok(whole)
 }
 
@@ -135,10 +134,27 @@ pub(super) fn numbered(pins: &[Pin]) -> Vec<(u64, &Pin)> {
     of_it.collect()
 }
 
-/// The pins of the ring, oldest first; those of the parity hold no elements of their own.
-pub(super) fn pins(spread: Spread, parts: &[Option<Vec<Pin>>]) -> Vec<Pin> {
+/// The pins of a part that has some in two places, as of one; they have the numbers of one of the two.
+pub(super) fn joined(before: &[Pin], now: &[Pin]) -> Vec<Pin> {
+    let mut all: Vec<(u64, Pin)> = Vec::new();
+    for (id, pin) in numbered(before).into_iter().chain(numbered(now)) {
+        match all.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, known)) => add(known, pin),
+            None => all.push((id, pin.clone())),
+        }
+    }
+    all.into_iter().map(|(_, pin)| pin).collect()
+}
+
+/// The pins of a ring on one target that has some in two places.
+pub(super) fn of_one(pins: &[Pin]) -> Vec<Pin> {
+    numbered(pins).into_iter().map(|(id, pin)| Pin { id, ..pin.clone() }).collect()
+}
+
+/// The pins of the ring, oldest first, of what each part has with elements: those of the parity hold none of their own.
+pub(super) fn pins(data: &[Option<Vec<Pin>>]) -> Vec<Pin> {
     let (mut all, mut places): (Vec<Pin>, BTreeMap<u64, usize>) = (Vec::new(), BTreeMap::new());
-    for part in parts[..spread.targets as usize].iter().flatten() {
+    for part in data.iter().flatten() {
         for (id, pin) in numbered(part) {
             match places.get(&id) {
                 Some(at) => add(&mut all[*at], pin),
@@ -162,9 +178,9 @@ fn add(known: &mut Pin, pin: &Pin) {
     known.bytes += pin.bytes;
 }
 
-/// What a pin got that was made on all parts, where there was none of the same.
-pub(super) fn pinned(spread: Spread, parts: &[Option<Pinned>]) -> Result<Pinned> {
-    let mut parts = parts[..spread.targets as usize].iter().flatten();
+/// What a pin got that was made on all parts with elements, where there was none of the same.
+pub(super) fn pinned(data: &[Option<Pinned>]) -> Result<Pinned> {
+    let mut parts = data.iter().flatten();
     let first = parts.next().ok_or_else(|| Error::missing("no target has anything in that range"))?;
     let mut all = Pinned { pin: whole(number(&first.pin, 0), &first.pin), ..first.clone() };
     for part in parts {

@@ -4,7 +4,7 @@
 //! run over it. When the new part has come round as well, it has all that they have, and the manager is told so.
 
 use super::way::Way;
-use super::{checked, reply};
+use super::{checked, moved, reply};
 use forebay_env::together::all;
 use forebay_model::ring::{RingSpec, RingStatus, Spread};
 use forebay_model::{Error, Kind, Result};
@@ -45,6 +45,7 @@ pub(super) async fn find_place(way: &Way, spec: &RingSpec, spread: Spread) -> Re
                 targets: spread.targets,
                 parity: spread.parity,
                 again: true,
+                leaving: None,
             }))
             .await?;
         }
@@ -60,31 +61,52 @@ pub(super) async fn find_place(way: &Way, spec: &RingSpec, spread: Spread) -> Re
     }
 }
 
-/// Looks from time to time whether parts that lie elsewhere have come round. It does not end by itself.
-pub(super) async fn watch(ways: Vec<Way>) {
+/// Looks from time to time whether parts that lie elsewhere have come round, and has others made elsewhere that are to leave their
+/// targets. It does not end by itself.
+pub(super) async fn watch(ways: Vec<Way>, spread: Spread) {
     loop {
         ways[0].nodes().env().clock.sleep(LOOK).await;
-        for way in ways.iter().filter(|way| way.state() == ComponentState::Filling) {
-            // What cannot be said now is said the next time.
-            drop(look(way, &ways).await);
+        // What cannot be done now is done the next time.
+        drop(ways[0].renew_after(LOOK / 2).await);
+        for way in &ways {
+            if way.state() == ComponentState::Filling || way.former().is_some() {
+                drop(look(way, &ways).await);
+            } else if way.is_to_leave() {
+                drop(moved::leave(way, spread).await);
+            }
         }
     }
 }
 
 async fn look(way: &Way, ways: &[Way]) -> Result<()> {
     let (file, version) = way.version();
-    let statuses = all(ways.iter().map(status)).await.into_iter().collect::<Result<Vec<_>>>()?;
+    let formers: Vec<Way> = ways.iter().filter_map(Way::former).collect();
+    // Of what is lost where it lay nothing is held.
+    let asked = ways.iter().chain(formers.iter().filter(|former| former.state() != ComponentState::Missed));
+    let statuses = all(asked.map(own_status)).await.into_iter().collect::<Result<Vec<_>>>()?;
     // What is pinned is there for longer than all that came with it.
     let is_pinned = statuses.iter().any(|status| !status.pins.is_empty());
-    if statuses[way.component() as usize].first_sequence == 0 || is_pinned {
+    if !statuses[way.component() as usize].has_come_round() || is_pinned {
         return Ok(());
     }
     way.change(Change::Rebuilt(Rebuilt { file, component: way.component(), version })).await?;
     way.renew().await
 }
 
-/// What one part says of itself.
+/// What one part says of itself, wherever it has something.
 pub(super) async fn status(way: &Way) -> Result<RingStatus> {
+    let now = own_status(way).await?;
+    let Some(former) = way.former() else { return Ok(now) };
+    match own_status(&former).await {
+        Ok(before) => Ok(moved::joined(before, now)),
+        // Nothing makes what it had.
+        Err(_) if !way.is_covered() => Ok(now),
+        Err(error) => Err(error),
+    }
+}
+
+/// What one part says of itself in the one place to which this way leads.
+pub(super) async fn own_status(way: &Way) -> Result<RingStatus> {
     match reply(way, RingAsk::Status).await? {
         Reply::Rings(mut rings) if rings.len() == 1 => {
             let mut status = rings.remove(0);

@@ -137,6 +137,10 @@ impl Source {
     /// away is waited for.
     pub(super) async fn next(&mut self) -> Result<Part> {
         loop {
+            if self.is_elsewhere() && self.way.former().is_some_and(|former| former.target() == self.target) {
+                // It left that target, and goes on with its numbers: what it had there is asked for all the same.
+                self.target = self.way.target();
+            }
             if self.is_elsewhere() {
                 return Err(Error::missing(format!(
                     "{} lies elsewhere by now, and target {} is lost",

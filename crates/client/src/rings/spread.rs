@@ -25,7 +25,6 @@ use forebay_model::layout::parity;
 use forebay_model::ring::{PARITY_OVERHEAD, Spread};
 use forebay_model::{Bytes, Cause, Error, Gap, Kind, Moment, Result, Timestamp};
 use forebay_wire::command::{Durable, WriterOpened};
-use forebay_wire::link::Link;
 use lane::{Lane, LaneState};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -69,31 +68,31 @@ pub(super) struct Conductor {
     newest: i64,
     /// Since when no target takes anything.
     silent_since: Option<Moment>,
-    /// Looks after parts that lie elsewhere since their targets were lost.
-    _watching: Option<Task<()>>,
+    /// Looks after parts that lie elsewhere since their targets were lost, or are to.
+    _watching: Task<()>,
 }
 
 impl Conductor {
     /// Begins a session on each target; as the ring would say of all together that it was opened. With parity, one may be away.
     pub(super) async fn open(ways: Vec<Way>, spread: Spread, writer: u64) -> Result<(WriterOpened, Conductor)> {
         let env = ways[0].nodes().env().clone();
-        let opened = all(ways.iter().map(|way| writer::open(way, writer, false))).await;
+        let opened = all(ways.iter().map(|way| writer::open(way, writer, None))).await;
         let away = opened.iter().filter(|opened| opened.is_err()).count();
         let is_busy = |opened: &Result<_>| matches!(opened, Err(error) if error.kind == Kind::Busy);
         if away > usize::from(spread.parity) || opened.iter().any(is_busy) {
-            opened.iter().flatten().for_each(|(_, link)| link.close());
+            opened.iter().flatten().for_each(|opened| opened.link.close());
             let error = opened.into_iter().find_map(Result::err);
             return Err(error.unwrap_or_else(|| Error::disconnected("no target has the ring")));
         }
         let data = spread.targets as usize;
-        let newest = |opened: &Result<(WriterOpened, Link)>| opened.as_ref().ok().and_then(|(opened, _)| opened.newest);
+        let newest = |opened: &Result<writer::Opened>| opened.as_ref().ok().and_then(|opened| opened.opened.newest);
         let newest_data = opened[..data].iter().filter_map(newest).max();
         let newest_parity = opened[data..].iter().filter_map(newest).max();
         let first = opened[..data].iter().find_map(|opened| opened.as_ref().ok());
-        let (first, _) = first.ok_or_else(|| Error::disconnected("no target has the ring"))?;
-        let mut whole = first.clone();
-        whole.spec = spread.whole(ways[0].path(), &first.spec);
-        let buffers = opened[..data].iter().flatten().map(|(opened, _)| opened.buffers).sum::<u32>();
+        let first = first.ok_or_else(|| Error::disconnected("no target has the ring"))?;
+        let mut whole = first.opened.clone();
+        whole.spec = spread.whole(ways[0].path(), &first.opened.spec);
+        let buffers = opened[..data].iter().flatten().map(|opened| opened.opened.buffers).sum::<u32>();
         let flush_interval = whole.spec.flush_interval;
         // What the parity does not cover was recorded while its target was away; that there is none before its first block needs
         // no gap.
@@ -103,14 +102,14 @@ impl Conductor {
             true => Some(Slab::new(whole.spec.block + PARITY_OVERHEAD, (buffers as usize).max(4) + 2)?),
             false => None,
         };
-        let watching = spread.parity.then(|| env.spawner.spawn(replaced::watch(ways.clone())));
+        let watching = env.spawner.spawn(replaced::watch(ways.clone(), spread));
         let covered = spread.parity.then(|| Rc::new((whole.spec.clone(), spread)));
         let lanes = ways.into_iter().zip(opened).map(|(way, opened)| {
             let coming = way.nodes().env().spawner.spawn(std::future::pending());
-            let state = LaneState::Away { coming, error: None };
+            let state = LaneState::Away { coming, error: None, moves: None };
             let mut lane = Lane { way, covered: covered.clone(), writer, next: 1, state };
             match opened {
-                Ok((opened, link)) => lane.begin((opened, writer, link)),
+                Ok(opened) => lane.begin((opened, writer)),
                 Err(error) => drop(lane.leave(Some(error))),
             }
             lane
@@ -187,6 +186,7 @@ impl Conductor {
     fn poll(&mut self, front: &Arc<Shared>, context: &mut Context<'_>) -> Poll<bool> {
         self.welcome(context);
         self.settle(front, context.waker());
+        self.leave_targets();
         loop {
             let (wanted, closing) = {
                 let mut state = front.lock();
@@ -222,9 +222,10 @@ impl Conductor {
             let lane = &mut self.lanes[at];
             let LaneState::Away { coming, .. } = &mut lane.state else { continue };
             let Poll::Ready(opened) = Pin::new(coming).poll(context) else { continue };
-            if at == data {
+            let moved = matches!(lane.state, LaneState::Away { moves: Some(_), .. });
+            if at == data && !moved {
                 let (cause, last) = (Cause::TargetAway, Timestamp(self.newest));
-                let first = opened.0.newest.filter(|_| last > Timestamp::MIN);
+                let first = opened.0.opened.newest.filter(|_| last > Timestamp::MIN);
                 let missed = first.map(|first| Gap { cause, count: None, first: first.min(last), last });
                 missed.into_iter().for_each(|gap| tell(&mut self.untold, gap));
             }
@@ -232,10 +233,26 @@ impl Conductor {
         }
     }
 
+    /// Parts that were made elsewhere leave their targets, from one block to the next and between elements.
+    fn leave_targets(&mut self) {
+        let (now, data, chain) = (self.now(), self.spread.targets as usize, self.chain.map(|(lane, _)| lane));
+        if self.lanes.get(data).is_some_and(|parity| parity.up().is_some() && parity.is_leaving(now)) {
+            self.close_stripe();
+        }
+        for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(at, _)| Some(*at) != chain) {
+            // Each stripe has its parity before that moves.
+            lane.leave_when_durable(at != data || self.stripes.is_empty(), now);
+        }
+    }
+
     /// Whether the next block can be handed to somebody.
     fn has_room_for_next(&mut self, front: &Shared) -> bool {
         let data = self.spread.targets as usize;
         if front.lock().kept.is_empty() || self.lanes[..data].iter().all(|lane| lane.up().is_none()) {
+            return false;
+        }
+        // What is recorded while the parity moves would be without.
+        if self.lanes.get(data).is_some_and(|parity| parity.is_leaving(self.now())) {
             return false;
         }
         match (&self.slab, self.chain) {
@@ -310,7 +327,7 @@ impl Conductor {
         let may_lack = self.lanes[data].up().is_some() && !members.iter().any(|member| self.is_gone(member));
         let in_turn = (0..data).map(|step| (self.turn + step) % data);
         let mut others = in_turn.filter(|at| members.iter().all(|member| member.row.component as usize != *at));
-        others.find(|at| may_lack || self.lanes[*at].up().is_some())
+        others.find(|at| (may_lack || self.lanes[*at].up().is_some()) && !self.lanes[*at].is_leaving(self.now()))
     }
 
     /// Closes the open stripe if no target is left that the next block of it could go to.

@@ -2,7 +2,7 @@
 //!
 //! Whether a part has all that was recorded the manager knows, and how far one has come that begins anew only its target does.
 
-use super::{Ring, parts, replaced};
+use super::{Ring, moved, parts, replaced};
 use crate::control::{Control, strange};
 use crate::rings::way::Way;
 use forebay_env::together::all;
@@ -50,6 +50,8 @@ pub enum PartState {
     Lost,
     /// Its target was lost, and it began anew on this one. What the lost one had is made of the other parts.
     Filling,
+    /// It has left this target, which drains, and what was recorded before is read here until the ring has run over as much elsewhere.
+    Left,
     /// Its target could not be asked.
     Absent,
 }
@@ -65,7 +67,7 @@ impl RingPart {
     /// minute, unless something is pinned.
     pub fn has_come_round(&self) -> bool {
         let status = self.status.as_ref().ok().filter(|_| self.state == PartState::Filling);
-        status.is_some_and(|status| status.first_sequence > 0)
+        status.is_some_and(RingStatus::has_come_round)
     }
 }
 
@@ -91,7 +93,7 @@ impl Targets {
         if let Some(error) = self.away.borrow().get(&target) {
             return Err(error.clone());
         }
-        let status = replaced::status(way).await;
+        let status = replaced::own_status(way).await;
         if let Err(error) = status.as_ref() {
             let is_away = error.kind == Kind::Disconnected && way.state() != ComponentState::Missed;
             if is_away && way.target() == target {
@@ -109,15 +111,31 @@ impl Ring {
     }
 
     pub(super) async fn survey_of(&self, targets: &Targets) -> KnownRing {
-        let statuses = all(self.ways.iter().map(|way| targets.status(way))).await;
-        let parts = self.ways.iter().zip(&statuses).map(|(way, status)| RingPart {
+        let formers: Vec<Way> = self.ways.iter().filter_map(Way::former).collect();
+        let asked = all(self.ways.iter().chain(&formers).map(|way| targets.status(way))).await;
+        let part = |(way, status): (&Way, &Result<RingStatus>), state: PartState| RingPart {
             target: way.target(),
             node: targets.nodes.get(&way.target()).copied(),
             is_parity: self.spread.parity && way.component() == self.spread.targets,
-            state: state(way.state(), status.is_ok()),
+            state,
             status: status.clone(),
-        });
-        let parts = parts.collect();
+        };
+        let (mut statuses, before) = (asked[..self.ways.len()].to_vec(), &asked[self.ways.len()..]);
+        let now = self
+            .ways
+            .iter()
+            .zip(&statuses)
+            .map(|(way, status)| part((way, status), state(way.state(), status.is_ok())));
+        let left = formers.iter().zip(before).map(|(way, status)| part((way, status), PartState::Left));
+        let parts = now.chain(left).collect();
+        for (former, before) in formers.iter().zip(before) {
+            let now = &mut statuses[former.component() as usize];
+            *now = match (before.clone(), now.clone()) {
+                (Ok(before), Ok(now)) => Ok(moved::joined(before, now)),
+                (Err(error), Ok(_)) if former.is_covered() => Err(error),
+                (_, now) => now,
+            };
+        }
         KnownRing {
             name: self.path().to_string(),
             capacity: self.ways[0].charged(),
@@ -129,7 +147,11 @@ impl Ring {
     /// The ring, of what its parts answered.
     pub(super) fn status_of(&self, mut statuses: Vec<Result<RingStatus>>) -> Result<RingStatus> {
         if self.is_alone() {
-            return statuses.remove(0);
+            let mut status = statuses.remove(0)?;
+            if self.ways[0].former().is_some() {
+                status.pins = parts::of_one(&status.pins);
+            }
+            return Ok(status);
         }
         let parts = parts::answered(statuses, self.spread)?;
         parts::status(self.path(), self.spread, &parts, &self.replaced())

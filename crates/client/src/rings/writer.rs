@@ -4,19 +4,22 @@
 //! recorder is there: a node that is away is waited for, with the buffers that there are. Blocks are known by session and number,
 //! so none is stored twice; each is kept until it is durable and not only received, since a node may die in between.
 
-use super::checked;
 use super::spread::Conductor;
 use super::way::{PAUSE, Way};
+use super::{checked, moved, replaced};
 use crate::outbox::{Outbox, Shared, State};
 use crate::peer::{Block, Lost, Splitting, WriterLink};
 use crate::stopper::Stopper;
 use bytes::Bytes as Slice;
 use forebay_env::Buffer;
+use forebay_model::block::Header;
 use forebay_model::ring::Spread;
 use forebay_model::{Error, Kind, Moment, Result};
 use forebay_wire::command::{Durable, WriterOpened};
+use forebay_wire::control::files::ComponentState;
 use forebay_wire::link::{Coming, Link};
 use forebay_wire::ring::RingAsk;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -37,10 +40,15 @@ pub struct RingWriter {
 
 impl RingWriter {
     pub(super) async fn open(way: Way, writer: u64, limit: Duration) -> Result<RingWriter> {
-        let (opened, link) = open(&way, writer, false).await?;
+        let Opened { opened, link, place } = open(&way, writer, None).await?;
         let outbox = Outbox::new(opened)?;
-        let carrier = Carrier { way: way.clone(), writer, shared: outbox.shared.clone() };
-        way.nodes().env().spawner.detach(carrier.run(link));
+        let spawner = way.nodes().env().spawner.clone();
+        let watching = spawner.spawn(replaced::watch(vec![way.clone()], Spread::default()));
+        let carrier = Carrier { follows: Some(way), ..Carrier::new(place, writer, outbox.shared.clone()) };
+        spawner.detach(async move {
+            carrier.run(link).await;
+            drop(watching);
+        });
         Ok(RingWriter { outbox, splitting: Splitting::Anywhere, limit })
     }
 
@@ -71,17 +79,45 @@ impl RingWriter {
     }
 }
 
-/// Opens a session on one target.
-pub(super) async fn open(way: &Way, writer: u64, resume: bool) -> Result<(WriterOpened, Link)> {
-    let (answer, _, link) = way.ask(&RingAsk::OpenWriter { writer, resume }).await?;
-    Ok((checked::opened(way.target(), forebay_wire::read_body(&answer.body)?)?, link))
+/// A session that was opened.
+pub(super) struct Opened {
+    pub(super) opened: WriterOpened,
+    pub(super) link: Link,
+    /// Where it is.
+    pub(super) place: Way,
+}
+
+/// Opens a session where a part lies, or has one go on there of which this is the last block in its former place.
+pub(super) async fn open(way: &Way, writer: u64, resumed: Option<u64>) -> Result<Opened> {
+    moved::go_on(way, writer, resumed.unwrap_or(0)).await?;
+    open_at(way.bound(), writer, resumed.is_some()).await
+}
+
+/// Opens or resumes a session in this place.
+async fn open_at(place: Way, writer: u64, resume: bool) -> Result<Opened> {
+    let (answer, _, link) = place.ask(&RingAsk::OpenWriter { writer, resume }).await?;
+    let opened = checked::opened(place.target(), forebay_wire::read_body(&answer.body)?)?;
+    Ok(Opened { opened, link, place })
 }
 
 /// What carries the blocks of a session to one target.
 pub(super) struct Carrier {
-    pub(super) way: Way,
-    pub(super) writer: u64,
-    pub(super) shared: Arc<Shared>,
+    /// Where the session is.
+    way: Way,
+    writer: u64,
+    shared: Arc<Shared>,
+    /// The session goes on on another target when the part lies there.
+    follows: Option<Way>,
+    /// The last block that was handed over ends within an element.
+    is_within: Cell<bool>,
+}
+
+/// Why blocks are not carried any more over a connection.
+enum Over {
+    /// The session is closed, or was given up.
+    Ended,
+    /// The ring is to go on on another target.
+    Leaves,
 }
 
 /// What was asked over one connection.
@@ -111,14 +147,19 @@ impl Drop for OnItsWay {
 }
 
 impl Carrier {
+    pub(super) fn new(way: Way, writer: u64, shared: Arc<Shared>) -> Carrier {
+        Carrier { way, writer, shared, follows: None, is_within: Cell::new(false) }
+    }
+
     /// Carries them until the session is closed or fails.
-    pub(super) async fn run(self, mut link: Link) {
+    pub(super) async fn run(mut self, mut link: Link) {
         loop {
             let carried = self.carry(&link).await;
             // A query that waits, and what was asked over it, ends with it.
             link.close();
             match carried {
-                Ok(()) => return self.shared.change(|state| state.closed = true),
+                Ok(Over::Ended) => return self.shared.change(|state| state.closed = true),
+                Ok(Over::Leaves) => self.way = self.follows.as_ref().map_or_else(|| self.way.clone(), Way::bound),
                 Err(error) if !is_passing(&error) => return self.fail(error),
                 Err(_) => self.shared.change(|state| state.is_broken = true),
             }
@@ -127,9 +168,10 @@ impl Carrier {
                 if self.shared.lock().failure.is_some() {
                     return;
                 }
-                match open(&self.way, self.writer, true).await {
-                    Ok((opened, link)) => {
+                match self.open_again().await {
+                    Ok(Opened { opened, link, place }) => {
                         self.resumed(&opened);
+                        self.way = place;
                         break link;
                     }
                     Err(error) if !is_passing(&error) => return self.fail(error),
@@ -141,6 +183,17 @@ impl Carrier {
                 }
             };
         }
+    }
+
+    /// Resumes the session where it is, or goes on with it where the part lies.
+    async fn open_again(&self) -> Result<Opened> {
+        let Some(way) = &self.follows else { return open_at(self.way.clone(), self.writer, true).await };
+        // What was on a lost target cannot be ended there.
+        if self.way.target() != way.target() && self.way.state() != ComponentState::Missed {
+            return open_at(self.way.clone(), self.writer, true).await;
+        }
+        let durable = self.shared.lock().durable.number;
+        open(way, self.writer, Some(durable)).await
     }
 
     fn now(&self) -> Moment {
@@ -165,32 +218,39 @@ impl Carrier {
     }
 
     /// Carries blocks over a connection until the session is closed or given up, or the connection breaks.
-    async fn carry(&self, link: &Link) -> Result<()> {
+    async fn carry(&self, link: &Link) -> Result<Over> {
         let mut under_way = UnderWay::default();
-        let is_closing = poll_fn(|context| self.poll(link, &mut under_way, context)).await?;
-        if is_closing {
+        let (over, is_closed) = poll_fn(|context| self.poll(link, &mut under_way, context)).await?;
+        if is_closed {
             match self.way.ask_over(link, &RingAsk::CloseWriter(self.writer), Vec::new(), 0)?.await {
                 // All is durable, and the session ended with the connection.
                 Err(error) if error.kind == Kind::Disconnected => {}
                 closed => drop(closed?),
             }
         }
-        Ok(())
+        Ok(over)
     }
 
-    /// Whether the session is to be closed, or was given up.
-    fn poll(&self, link: &Link, under_way: &mut UnderWay, context: &mut Context<'_>) -> Poll<Result<bool>> {
+    /// Why nothing more is carried, and whether the session is to be closed.
+    fn poll(&self, link: &Link, under_way: &mut UnderWay, context: &mut Context<'_>) -> Poll<Result<(Over, bool)>> {
+        let leaves = self.follows.as_ref().is_some_and(|way| way.target() != self.way.target());
         loop {
             let block = {
                 let mut state = self.shared.lock();
                 state.carrier = Some(context.waker().clone());
                 if state.failure.is_some() {
-                    return Poll::Ready(Ok(false));
+                    return Poll::Ready(Ok((Over::Ended, false)));
                 }
                 if state.closing && state.kept.is_empty() {
-                    return Poll::Ready(Ok(true));
+                    return Poll::Ready(Ok((Over::Ended, true)));
                 }
-                let block = state.kept.get(state.sent).filter(|_| under_way.appends.len() < MOST_PENDING).cloned();
+                let next = state.kept.get(state.sent);
+                // An element is on one target as a whole.
+                let stays = leaves && next.map_or(!self.is_within.get(), |next| !begins_within(&next.buffer));
+                if stays && state.sent == 0 {
+                    return Poll::Ready(Ok((Over::Leaves, true)));
+                }
+                let block = next.filter(|_| !stays && under_way.appends.len() < MOST_PENDING).cloned();
                 state.sent += usize::from(block.is_some());
                 block
             };
@@ -242,10 +302,15 @@ impl Carrier {
 
     fn append(&self, link: &Link, block: Arc<Block>) -> Result<Coming> {
         let age = self.now().since(block.accepted);
+        self.is_within.set(Header::read(&block.buffer).is_ok_and(|header| header.continues()));
         let ask = RingAsk::Append { writer: self.writer, number: block.number, age };
         let bytes = Slice::from_owner(OnItsWay { block: Some(block), shared: self.shared.clone() });
         self.way.ask_over(link, &ask, vec![bytes], 0)
     }
+}
+
+fn begins_within(block: &[u8]) -> bool {
+    Header::read(block).is_ok_and(|header| header.starts_within())
 }
 
 /// Whether it may be over by itself: then the session is resumed, as often as need be.

@@ -4,8 +4,8 @@ use super::{enums, messages};
 use forebay_wire::control::files::{
     After, AskDegraded, AskUnverified, Caching, Callback, Called, ClientGone, Close, Component, ComponentState,
     CreateHeap, CreateRing, Degraded, Displaced, Fence, FoundDamaged, GiveUp, GivenUp, Grant, Granted, Grants, Kept,
-    Listen, MakeWay, OpenFile, OpenFiles, OpenHeap, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill, Relocate,
-    Relocated, Relocating, Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
+    Listen, MakeWay, Moving, OpenFile, OpenFiles, OpenHeap, OpenRing, OpenToRead, OpenToWrite, Rebuilt, Refill,
+    Relocate, Relocated, Relocating, Relocation, Renew, Renewed, Revoke, Scrubbed, Unscrubbed, Unverified, Verified,
 };
 
 enums! {
@@ -16,14 +16,15 @@ enums! {
 messages! {
     OpenToWrite as OpenToWrite { place, alone, upkeep, yields, cached }
     OpenToRead as OpenToRead { place, cached }
-    CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again }
+    CreateRing as CreateRing { place, mode, capacity, refused_by, targets, parity, again, leaving }
     OpenRing as OpenRing { place, write }
     CreateHeap as CreateHeap { place, mode, refused_by }
     OpenHeap as OpenHeap { place, write }
     Close as Close { file, size, modified, upkeep, unfinished, cuts }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }
-    Grant as Grant { entry, write, striping, components, until, callback }
+    Grant as Grant { entry, write, striping, components, until, callback, moving }
+    Moving as Moving { component, place, moved }
     Callback as Callback { file, caching, serial }
     Kept as Kept { file, caching, serial, write }
     Listen as Listen { kept, all, part, more }

@@ -790,6 +790,9 @@ pub struct CreateRing {
     /// The entry is there, and only what lies on targets that refused it is put on others.
     #[prost(bool, tag = "7")]
     pub again: bool,
+    /// The entry is there, and this part of it is to leave the target on which it lies.
+    #[prost(uint32, optional, tag = "8")]
+    pub leaving: ::core::option::Option<u32>,
 }
 /// Opens a ring.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -897,6 +900,22 @@ pub struct Grant {
     /// What the client may keep of it, if it asked.
     #[prost(message, optional, tag = "6")]
     pub callback: ::core::option::Option<Callback>,
+    /// Parts of a ring that move to other targets, or did.
+    #[prost(message, repeated, tag = "7")]
+    pub moving: ::prost::alloc::vec::Vec<Moving>,
+}
+/// A part of a ring that is to leave the target on which it lies, or has left it and was not run over since.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Moving {
+    /// Which.
+    #[prost(uint32, tag = "1")]
+    pub component: u32,
+    /// Where it is to go, or where it was before; nothing if that is not known yet.
+    #[prost(message, optional, tag = "2")]
+    pub place: ::core::option::Option<Component>,
+    /// It has left that place: what was recorded before is read there.
+    #[prost(bool, tag = "3")]
+    pub moved: bool,
 }
 /// An object on a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

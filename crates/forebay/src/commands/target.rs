@@ -22,7 +22,7 @@ pub enum TargetCommand {
     List,
     /// Make a file or device another target of a directory, also while that is served; the cluster uses it at once
     Add(AddArgs),
-    /// Move the files and heaps that lie on a target to others, beside those who use them; rings stay, and nothing new is put there
+    /// Move what lies on a target to others, beside those who use it: files and heaps are copied, who records into a ring goes on elsewhere. Nothing new is put there
     Drain(WhichArgs),
     /// Say that a target has failed: what lies on it is rebuilt elsewhere
     Fail(WhichArgs),
@@ -125,7 +125,7 @@ fn is_empty(target: &Target) -> Result<()> {
     match left {
         Some(0) => Ok(()),
         Some(left) => Err(Error::refused(format!(
-            "{} of files, rings and heaps lie on target {target} still; drain it and wait, delete rings, which stay, or give them up with --lost",
+            "{} of files, rings and heaps lie on target {target} still; drain it and wait, remove rings that nobody records into, which stay, or give them up with --lost",
             human::some(*left, "component")
         ))),
         None => Err(Error::refused(format!(

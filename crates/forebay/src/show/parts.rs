@@ -12,6 +12,7 @@ fn state(state: PartState) -> &'static str {
         PartState::Held => "held",
         PartState::Lost => "lost",
         PartState::Filling => "filling",
+        PartState::Left => "left",
         PartState::Absent => "absent",
     }
 }
@@ -54,7 +55,7 @@ pub fn table(all: &[KnownRing], rates: Option<&BTreeMap<String, Rate>>) -> Vec<S
 
 /// How many parts are how.
 fn summary(parts: &[RingPart]) -> String {
-    let all = [PartState::Held, PartState::Filling, PartState::Lost, PartState::Absent];
+    let all = [PartState::Held, PartState::Filling, PartState::Lost, PartState::Left, PartState::Absent];
     let count = |wanted: PartState| parts.iter().filter(|part| part.state == wanted).count();
     let some = all.into_iter().map(|wanted| (count(wanted), wanted)).filter(|(count, _)| *count > 0);
     let some: Vec<String> = some.map(|(count, wanted)| format!("{count} {}", state(wanted))).collect();
@@ -111,6 +112,10 @@ fn has(part: &RingPart) -> &'static str {
 fn remark(part: &RingPart) -> String {
     match (part.state, part.filled()) {
         (PartState::Held | PartState::Absent, _) => String::new(),
+        (PartState::Left, _) => match part.status.as_ref().ok().and_then(|status| status.newest) {
+            Some(until) => format!("what was recorded up to {}", human::clock(until)),
+            None => "could not be asked".to_string(),
+        },
         (PartState::Lost, _) => "begins anew elsewhere when somebody records".to_string(),
         (PartState::Filling, _) if part.status.is_err() => "could not be asked".to_string(),
         (PartState::Filling, None) => "nothing yet".to_string(),

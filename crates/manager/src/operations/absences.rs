@@ -12,11 +12,11 @@ use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
 use crate::engine::Snapshot;
 use crate::keys;
-use crate::manager::{Manager, Now};
+use crate::manager::{Manager, Now, Settings};
 use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Principal;
-use crate::records::{Absence, Absent, Inode, Layout, Moves, Orders, Writer, Writers};
+use crate::records::{Absence, Absent, Inode, Layout, Moves, Orders, RingMoves, Writer, Writers};
 use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
@@ -222,16 +222,19 @@ pub(crate) fn give_up_lost(
     cluster: &Cluster,
     file: FileId,
     mut layout: Layout,
-    now: Timestamp,
+    (now, settings): (Now, &Settings),
 ) -> Result<bool> {
     let mut lost = layout.components();
     lost.retain(|(component, target)| is_lost(cluster, *target) && layout.absence(*component) != Some(Absence::Missed));
-    if lost.is_empty() {
+    let ring: Option<RingMoves> = draft.read(&keys::ring_moves(file))?;
+    let is_former_lost = ring.iter().flat_map(RingMoves::places).any(|(_, target)| is_lost(cluster, target));
+    if lost.is_empty() && !is_former_lost {
         return Ok(false);
     }
     let (mut is_new, inode) = (false, place::inode(&*draft, file)?);
     if inode.attributes.kind != FileKind::File {
-        return lose_parts(draft, file, inode, layout, &lost);
+        let due = now.wall.after(settings.life + SKEW);
+        return lose_parts(draft, cluster, Found { file, inode }, layout, (&lost, due));
     }
     // What was never written lacks nothing, and has no objects by which somebody could be answered.
     if !inode.written {
@@ -243,7 +246,7 @@ pub(crate) fn give_up_lost(
     }
     if is_new {
         put_absences(draft, file, &layout)?;
-        raise(draft, file, inode, now)?;
+        raise(draft, file, inode, now.wall)?;
     }
     Ok(is_new)
 }

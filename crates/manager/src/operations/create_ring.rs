@@ -20,7 +20,7 @@ use forebay_wire::control::names::FileKind;
 impl Operation<'_> {
     /// Makes a ring under a name that is free. Whoever makes it has to be allowed to write it by its mode.
     pub(super) fn create_ring(&mut self, asked: &CreateRing) -> Result<Answer> {
-        let CreateRing { place, mode, capacity, refused_by, targets, parity, again } = asked;
+        let CreateRing { place, mode, capacity, refused_by, targets, parity, again, leaving } = asked;
         check_capacity(*capacity)?;
         if refused_by.len() > MOST_REFUSALS {
             return Err(Error::usage(format!(
@@ -30,6 +30,9 @@ impl Operation<'_> {
         }
         let spread = Spread { targets: *targets, parity: *parity };
         spread.check()?;
+        if let Some(component) = leaving {
+            return self.find_next_place(asked, *component, part_of(asked));
+        }
         if *again {
             return self.place_again(asked, part_of(asked));
         }

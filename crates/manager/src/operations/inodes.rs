@@ -5,7 +5,7 @@ use crate::draft::View;
 use crate::keys;
 use crate::place::{Found, Slot, too_deep};
 use crate::quota::{self, Charge};
-use crate::records::{Fresh, Inode, Layout, MOST_FILES, Moves, Named, Next, Orders};
+use crate::records::{Fresh, Inode, Layout, MOST_FILES, Moves, Named, Next, Orders, RingMoves};
 use forebay_model::{Error, Result};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::names::{FileId, FileKind, MOST_DEPTH};
@@ -46,11 +46,12 @@ impl Operation<'_> {
                 let layout: Layout = self.draft.require(&keys::layout(*file))?;
                 let Moves(moves) = self.draft.read(&keys::moves(*file))?.unwrap_or_default();
                 let copies = moves.iter().map(|copied| (copied.component, copied.to));
+                let ring: RingMoves = self.draft.read(&keys::ring_moves(*file))?.unwrap_or_default();
                 let orders = Orders {
                     volume: attributes.volume,
                     version: attributes.version,
                     due: self.now.wall.after(self.settings.life + SKEW),
-                    pending: layout.components().into_iter().chain(copies).collect(),
+                    pending: layout.components().into_iter().chain(copies).chain(ring.places()).collect(),
                 };
                 self.draft.put(keys::removals(*file), &orders)?;
                 self.draft.delete(keys::writers(*file));
@@ -59,6 +60,7 @@ impl Operation<'_> {
             self.draft.delete(keys::layout(*file));
             self.draft.delete(keys::degraded(*file));
             self.draft.delete(keys::moves(*file));
+            self.draft.delete(keys::ring_moves(*file));
             self.draft.delete(keys::verified(*file));
         }
         let charge = Charge { bytes_out: attributes.size, files_out: 1, ..Charge::default() };

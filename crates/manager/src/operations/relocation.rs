@@ -143,6 +143,9 @@ impl Operation<'_> {
     /// A component lies where it was copied to.
     pub(super) fn relocated(&mut self, asked: &Relocated) -> Result<()> {
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
+        if inode.attributes.kind == FileKind::Ring {
+            return self.part_has_left(&Relocated { file, ..*asked }, inode);
+        }
         require_version(file, &inode, asked.version)?;
         let (mut moves, at) = copied_by(&self.draft, self.by, file, Copier::Alone)?;
         let Move { component, to, .. } = moves.swap_remove(at);

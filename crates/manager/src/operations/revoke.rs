@@ -5,10 +5,10 @@ use crate::cluster::set_epochs;
 use crate::draft::{Draft, View};
 use crate::keys;
 use crate::place::{self, Found};
-use crate::records::{Epochs, Inode, Layout, Orders, Writers};
+use crate::records::{Epochs, Inode, Layout, Orders, RingMoves, Writers};
 use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::control::files::{Fence, Revoke};
-use forebay_wire::control::names::{FileId, Place};
+use forebay_wire::control::names::{FileId, FileKind, Place};
 
 impl Operation<'_> {
     /// Raises the version of a file, and has its targets told. Whoever writes it has to open it again, as its mode may not
@@ -76,7 +76,12 @@ pub(crate) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: 
             left.iter().filter(|left| left.version + 1 == version).find_map(|left| left.pending.last().copied());
         let left = left.into_iter().flat_map(|left| left.pending);
         let left = left.filter(|there| Some(*there) == newest || unheard.contains(there));
-        let pending = layout.components().into_iter().chain(left).collect();
+        let ring: Option<RingMoves> = match inode.attributes.kind {
+            FileKind::Ring => draft.read(&keys::ring_moves(file))?,
+            _ => None,
+        };
+        let ring = ring.iter().flat_map(RingMoves::places);
+        let pending = layout.components().into_iter().chain(left).chain(ring).collect();
         draft.put(keys::fences(file), &Orders { volume: inode.attributes.volume, version, due: now, pending })?;
     }
     draft.put(keys::inode(file), &inode)

@@ -1,33 +1,59 @@
-//! Parts of rings that come to lie on other targets: those that refused them when the ring was made, and those that are lost.
+//! Parts of rings that come to lie on other targets: those that refused them when the ring was made, those that are lost, and
+//! those that leave targets that drain.
 //!
 //! What was on a lost target is made of the other parts, as long as there is parity; so one part at a time gets another
 //! target, and until that one has come round it lacks what the others still have. It is marked so: whoever reads makes of the
 //! others what it has not. Nothing is moved there: a ring forgets in its time what it had.
+//!
+//! Who records has a part leave: another target is named, makes its ring, and from then on that is where it lies. What was recorded
+//! before stays where it was, and is read there, until the ring has run over as much in the new place; then it is removed. Always: a part has one
+//! place beside that of the layout at most.
 
 use super::Operation;
-use super::absences::{give_up_one, is_lost, require_version, set, taken};
+use super::absences::{give_up_one, is_lost, leave_behind, require_version, set, taken};
+use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
 use crate::keys;
+use crate::manager::{Now, Settings};
 use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Wanted;
-use crate::records::{Absence, Answer, Inode, Layout, Orders};
-use forebay_model::{Bytes, Result, TargetId};
-use forebay_wire::control::files::{CreateRing, Rebuilt};
+use crate::records::{Absence, Answer, Inode, Layout, Orders, RingMove, RingMoves};
+use forebay_model::{Bytes, Error, Result, TargetId, Timestamp};
+use forebay_wire::capability::SKEW;
+use forebay_wire::control::cluster::TargetState;
+use forebay_wire::control::files::{CreateRing, Rebuilt, Relocated};
 use forebay_wire::control::names::{FileId, FileKind};
 
 /// Of what lies on lost targets nobody is given anything any more, as far as the ring can do without; whether that is new.
 pub(super) fn lose_parts(
     draft: &mut Draft<'_>,
-    file: FileId,
-    inode: Inode,
+    cluster: &Cluster,
+    Found { file, inode }: Found,
     mut layout: Layout,
-    lost: &[(u32, TargetId)],
+    (lost, due): (&[(u32, TargetId)], Timestamp),
 ) -> Result<bool> {
     // What nothing can be made of stays as it is: the target may be taken back.
-    let is_new =
+    let mut is_new =
         lost.iter().filter(|(component, _)| give_up_one(file, &inode, &mut layout, *component).is_ok()).count() > 0;
+    let RingMoves(mut moves) = draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+    let gone: Vec<RingMove> = moves.extract_if(.., |it| it.moved && is_lost(cluster, it.target)).collect();
+    for left in gone {
+        let component = left.component;
+        let is_absent = layout.absence(component).is_some();
+        if !is_absent && give_up_one(file, &inode, &mut layout, component).is_err() {
+            moves.push(left);
+            continue;
+        }
+        if !is_absent {
+            // What is in the new place is read; what was recorded before is made of the others.
+            set(&mut layout, component, &inode, Absence::Filling(0));
+        }
+        leave_behind(draft, file, &inode, (component, left.target), inode.attributes.version, due)?;
+        is_new = true;
+    }
     if is_new {
+        put_moves(draft, file, RingMoves(moves))?;
         put_parts(draft, file, inode, &layout)?;
     }
     Ok(is_new)
@@ -40,7 +66,100 @@ fn put_parts(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, layout: &Lay
     draft.put(keys::layout(file), layout)
 }
 
+fn put_moves(draft: &mut Draft<'_>, ring: FileId, moves: RingMoves) -> Result<()> {
+    draft.put_unless(moves.0.is_empty(), keys::ring_moves(ring), &moves)
+}
+
+/// Whether a part lies where nothing is to stay, and somebody would find another place for it.
+pub(crate) fn is_to_leave(cluster: &Cluster, layout: &Layout, component: u32) -> bool {
+    let now = cluster.targets.get(&layout.targets[component as usize]);
+    now.is_some_and(|now| now.record.state == TargetState::Draining) && layout.absence(component).is_none()
+}
+
+/// Parts that were to go elsewhere, and were not recorded there, stay if their targets are used again: what was made elsewhere is removed.
+/// Whether there were any.
+pub(crate) fn stay_of_ring(
+    draft: &mut Draft<'_>,
+    cluster: &Cluster,
+    file: FileId,
+    RingMoves(mut moves): RingMoves,
+    (now, settings): (Now, &Settings),
+) -> Result<bool> {
+    let layout: Layout = draft.require(&keys::layout(file))?;
+    let is_vain =
+        |it: &mut RingMove| !it.moved && (!is_to_leave(cluster, &layout, it.component) || is_lost(cluster, it.target));
+    let vain: Vec<RingMove> = moves.extract_if(.., is_vain).collect();
+    if vain.is_empty() {
+        return Ok(false);
+    }
+    let inode = place::inode(&*draft, file)?;
+    let due = now.wall.after(settings.life + SKEW);
+    for RingMove { component, target, .. } in vain {
+        leave_behind(draft, file, &inode, (component, target), 0, due)?;
+    }
+    put_moves(draft, file, RingMoves(moves))?;
+    Ok(true)
+}
+
 impl Operation<'_> {
+    /// Names another target for a part that is to leave the one on which it lies.
+    pub(super) fn find_next_place(&mut self, asked: &CreateRing, component: u32, part: Bytes) -> Result<Answer> {
+        let Found { file, inode } = place::find(&self.draft, self.by, &asked.place)?;
+        place::require_kind(file, &inode, FileKind::Ring)?;
+        self.by.require(file, &inode, Wanted::WRITE)?;
+        let layout: Layout = self.draft.require(&keys::layout(file))?;
+        if component as usize >= layout.targets.len() {
+            let parts = layout.targets.len();
+            return Err(Error::usage(format!("{file} has {parts} parts, and not one {component}")));
+        }
+        let mut moves: RingMoves = self.draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+        let before = moves.of(component);
+        if before.is_some_and(|it| it.moved) || !is_to_leave(self.cluster, &layout, component) {
+            return Err(stays(file, component));
+        }
+        if let Some(before) = before {
+            let is_open = self.cluster.targets.get(&before.target).is_some_and(|now| self.cluster.is_open(now));
+            if is_open && !asked.refused_by.contains(&before.target) {
+                return Ok(Answer::Opened(file));
+            }
+        }
+        let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
+        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
+        let there: Vec<TargetId> = layout.targets.iter().copied().chain(left).collect();
+        let found = placement::place_ring(self.cluster, part, (1, &there), &asked.refused_by, self.random)?;
+        moves.0.retain(|it| it.component != component);
+        if let Some(before) = before {
+            self.leave_unread(file, &inode, (component, before.target))?;
+        }
+        moves.0.extend(found.into_iter().map(|target| RingMove { component, target, moved: false }));
+        put_moves(&mut self.draft, file, moves)?;
+        Ok(Answer::Opened(file))
+    }
+
+    /// A part lies from now on where it was to go; what was recorded before stays where it is.
+    pub(super) fn part_has_left(&mut self, asked: &Relocated, inode: Inode) -> Result<()> {
+        self.by.require(asked.file, &inode, Wanted::WRITE)?;
+        require_version(asked.file, &inode, asked.version)?;
+        let mut layout: Layout = self.draft.require(&keys::layout(asked.file))?;
+        let mut moves: RingMoves = self.draft.read(&keys::ring_moves(asked.file))?.unwrap_or_default();
+        let found = moves.0.iter_mut().find(|it| it.component == asked.component && !it.moved);
+        let Some(found) = found.filter(|it| !is_lost(self.cluster, it.target)) else {
+            return Err(stays(asked.file, asked.component));
+        };
+        let lies =
+            layout.targets.get_mut(asked.component as usize).ok_or_else(|| stays(asked.file, asked.component))?;
+        std::mem::swap(lies, &mut found.target);
+        found.moved = true;
+        put_moves(&mut self.draft, asked.file, moves)?;
+        put_parts(&mut self.draft, asked.file, inode, &layout)
+    }
+
+    /// What is made of a ring on a target is removed there; nobody ever read it.
+    fn leave_unread(&mut self, file: FileId, inode: &Inode, there: (u32, TargetId)) -> Result<()> {
+        let due = self.now.wall.after(self.settings.life + SKEW);
+        leave_behind(&mut self.draft, file, inode, there, 0, due)
+    }
+
     /// Puts what lies on targets that refused it or are lost on others; nothing is made there yet. A target that was lost and
     /// is back has what it had.
     pub(super) fn place_again(&mut self, asked: &CreateRing, part: Bytes) -> Result<Answer> {
@@ -58,7 +177,8 @@ impl Operation<'_> {
             .collect();
         // Where something of it is to be removed, a part of it would be, too.
         let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
-        let left = left.into_iter().flat_map(|left| left.pending).map(|(_, target)| target);
+        let moves: RingMoves = self.draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
         let there: Vec<TargetId> = there.iter().copied().chain(left).collect();
         let wanted = (wrong.len(), &there[..]);
         let others = placement::place_ring(self.cluster, part, wanted, &asked.refused_by, self.random)?;
@@ -74,17 +194,30 @@ impl Operation<'_> {
         Ok(Answer::Opened(file))
     }
 
-    /// A part has all that the others have.
+    /// A part has all that the others have, and the ring has run over what it had in another place.
     pub(super) fn come_round(&mut self, asked: &Rebuilt, inode: Inode) -> Result<()> {
         self.by.require(asked.file, &inode, Wanted::WRITE)?;
         require_version(asked.file, &inode, asked.version)?;
         let mut layout: Layout = self.draft.require(&keys::layout(asked.file))?;
-        if !matches!(layout.absence(asked.component), Some(Absence::Filling(_))) {
+        let RingMoves(mut moves) = self.draft.read(&keys::ring_moves(asked.file))?.unwrap_or_default();
+        let is_filling = matches!(layout.absence(asked.component), Some(Absence::Filling(_)));
+        let is_its = |it: &mut RingMove| it.component == asked.component && (it.moved || is_filling);
+        let left: Vec<RingMove> = moves.extract_if(.., is_its).collect();
+        if !is_filling && left.is_empty() {
             return Err(taken(asked.file, asked.component));
         }
-        layout.absent.retain(|absent| absent.component != asked.component);
+        layout.absent.retain(|absent| !is_filling || absent.component != asked.component);
+        let due = self.now.wall.after(self.settings.life + SKEW);
+        for RingMove { component, target, .. } in left {
+            leave_behind(&mut self.draft, asked.file, &inode, (component, target), inode.attributes.version, due)?;
+        }
+        put_moves(&mut self.draft, asked.file, RingMoves(moves))?;
         put_parts(&mut self.draft, asked.file, inode, &layout)
     }
+}
+
+fn stays(ring: FileId, component: u32) -> Error {
+    Error::stale(format!("part {component} of {ring} is not to lie elsewhere, or does already; renew what was granted"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 use super::Component;
 use super::tree::Tree;
 use crate::keys;
-use crate::records::{Inode, Layout, Moves, Named, Orders, UserNumber, UserRecord, component_of, decode, encode};
+use crate::records::{
+    Inode, Layout, Moves, Named, Orders, RingMoves, UserNumber, UserRecord, component_of, decode, encode,
+};
 use forebay_model::{Result, TargetId, Timestamp};
 use forebay_wire::control::names::{FileId, FileKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +41,10 @@ pub(super) fn remove(
         let version = there().map(|it| it.fence).max().unwrap_or(0).max(attributes.version);
         // Also on targets that were not looked at.
         let lie = layout.iter().flat_map(Layout::components);
+        let moves = keys::ring_moves(file);
+        let ring: Option<RingMoves> =
+            state.get(&moves).or(gone.get(&moves)).map(|value| decode(&moves, value)).transpose()?;
+        let lie = lie.chain(ring.iter().flat_map(RingMoves::places));
         let pending: BTreeSet<(u32, TargetId)> =
             there().map(|it| (component_of(it.object).1, it.target)).chain(lie).collect();
         let orders = Orders { volume: attributes.volume, version, due: now, pending: pending.into_iter().collect() };
@@ -81,7 +87,7 @@ pub(super) fn fit(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, tree: &Tree, now: Time
     let is_there = |key: &Vec<u8>| {
         let file = FileId(keys::number(key));
         match key.first() {
-            Some(&keys::MOVES | b'S' | b'Y') => tree.inodes.contains_key(&file),
+            Some(&keys::MOVES | &keys::RING_MOVES | b'S' | b'Y') => tree.inodes.contains_key(&file),
             Some(&keys::FENCES) => tree.inodes.get(&file).is_some_and(|inode| inode.written) || removed.contains(&file),
             Some(&keys::DEGRADED) => false,
             _ => true,
@@ -114,14 +120,24 @@ pub(super) fn fit(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, tree: &Tree, now: Time
 
 /// Has nothing be removed that layouts name, and nothing copied to where something of its file lies or is to be removed.
 fn leave(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, tree: &Tree) -> Result<()> {
-    let files = of(state, keys::LEFTOVERS).chain(of(state, keys::MOVES)).map(|key| FileId(keys::number(key)));
+    let moves = of(state, keys::MOVES).chain(of(state, keys::RING_MOVES));
+    let files = of(state, keys::LEFTOVERS).chain(moves).map(|key| FileId(keys::number(key)));
     for file in files.collect::<BTreeSet<FileId>>() {
         let Some(layout) = tree.layouts.get(&file).filter(|_| tree.inodes.contains_key(&file)) else { continue };
         let (left, moves) = (keys::leftovers(file), keys::moves(file));
+        let ring = keys::ring_moves(file);
+        let mut beside = RingMoves::default();
+        if let Some(value) = state.get(&ring) {
+            beside = decode(&ring, value)?;
+            beside.0.retain(|it| !layout.targets.contains(&it.target));
+            let value = encode(&ring, &beside)?;
+            state.insert(ring, value);
+        }
         let mut removed = Vec::new();
         if let Some(value) = state.get(&left) {
             let mut orders: Orders = decode(&left, value)?;
-            orders.pending.retain(|(component, target)| layout.targets.get(*component as usize) != Some(target));
+            let is_beside = |there: &(u32, TargetId)| beside.places().any(|place| place == *there);
+            orders.pending.retain(|there| layout.targets.get(there.0 as usize) != Some(&there.1) && !is_beside(there));
             removed.clone_from(&orders.pending);
             match orders.pending.is_empty() {
                 true => drop(state.remove(&left)),

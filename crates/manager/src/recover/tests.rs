@@ -7,7 +7,8 @@ use crate::keys;
 use crate::manager::{Manager, Settings};
 use crate::principal::Principal;
 use crate::records::{
-    Absence, Absent, Copied, Inode, Layout, Move, Moves, Orders, component_of, decode, encode, object,
+    Absence, Absent, Copied, Inode, Layout, Move, Moves, Orders, RingMove, RingMoves, component_of, decode, encode,
+    object,
 };
 use crate::seeds::{self, Chance};
 use crate::testing::{NODES, Stage, close, create, entry, report, root, unchanged, user};
@@ -55,6 +56,7 @@ fn full() -> Stage {
         targets: 2,
         parity: true,
         again: false,
+        leaving: None,
     };
     stage.root(Change::CreateRing(ring)).unwrap();
     let heap = CreateHeap { place: Place::path("d/h"), mode: 0o600, refused_by: Vec::new() };
@@ -559,8 +561,20 @@ fn what_a_layout_names_is_not_removed_and_nothing_is_copied_to_where_its_file_li
     let key = keys::leftovers(whole);
     let orders = Orders { pending: layouts(&stage.engine)[&whole].components(), ..orders };
     put(key.clone(), encode(&key, &orders).unwrap());
+    // A ring that has left a target is read there.
+    let ring = stage.stat(&root(), Place::path("d/r")).unwrap().file;
+    let (of_ring, left_by_ring) = (keys::ring_moves(ring), keys::leftovers(ring));
+    let lie = layouts(&stage.engine)[&ring].targets.clone();
+    let mut free = (2..12).map(TargetId).filter(|target| !lie.contains(target));
+    let (former, gone) = (free.next().unwrap(), free.next().unwrap());
+    let both = RingMoves(vec![RingMove { component: 0, target: former, moved: true }]);
+    put(of_ring.clone(), encode(&of_ring, &both).unwrap());
+    let orders = Orders { pending: vec![(0, former), (0, gone)], ..orders };
+    put(left_by_ring.clone(), encode(&left_by_ring, &orders).unwrap());
     let (found, next) = recovered(&stage, seen);
     assert_eq!(found.findings, []);
+    assert_eq!(kept::<RingMoves>(&next, &of_ring), Some(both));
+    assert_eq!(kept::<Orders>(&next, &left_by_ring).unwrap().pending, [(0, gone)]);
     let Orders { pending, .. } = kept(&next, &left).unwrap();
     assert_eq!(pending, [(1, other), (0, targets[1])]);
     assert_eq!(kept::<Orders>(&next, &key), None);

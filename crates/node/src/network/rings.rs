@@ -424,6 +424,7 @@ fn in_words_of_the_target(ring: ObjectId, ask: RingAsk) -> Result<Request> {
             check_relatives(&relatives)?;
             Request::RelateRing { ring, relatives }
         }
+        RingAsk::Begin(beginning) => Request::BeginRing { ring, beginning },
         RingAsk::Resize(capacity) => Request::ResizeRing { ring, capacity },
         RingAsk::Pin { label, from, to, along } => {
             check_relatives(along.iter().map(|(relative, _)| relative))?;

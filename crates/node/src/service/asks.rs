@@ -39,6 +39,7 @@ pub(super) async fn ask(service: &Service, request: Request, fenced: Option<Fenc
             target.relate_ring(&ring, relatives).await?;
             Ok(Reply::Ring(Box::new(target.ring(&ring)?.status())))
         }
+        Request::BeginRing { ring, beginning } => target.begin_ring(&ring, beginning).await.map(|()| Reply::Done),
         Request::Pin { ring, label, from, to, along } => {
             target.pin_along(&ring, &label, (from, to), along).await.map(Reply::Pinned)
         }

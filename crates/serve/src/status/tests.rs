@@ -190,6 +190,7 @@ fn ring(name: &str) -> RingStatus {
         memory_limit: Bytes::ZERO,
         recording: false,
         pins: Vec::new(),
+        begins: 0,
     }
 }
 

@@ -164,6 +164,8 @@ fn record(
     let seen_first = path.first().and_then(|entry| entry.blocks).map(|blocks| blocks.summary.first);
     record.path_element = next_first.or(before.map(|s| s.end)).or(seen_first).unwrap_or(0);
     record.durable_end = record.path_element;
+    // What came before is not known: it counts as run over when there is more than that.
+    record.begins = record.slots.iter().flatten().map(|segment| segment.first).min().unwrap_or(record.path_element);
     record.path = path.iter().map(|entry| entry.slot).collect();
     for entry in &path {
         record.slots[entry.slot as usize] = None;

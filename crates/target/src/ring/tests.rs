@@ -1,6 +1,6 @@
 use crate::Target;
 use crate::fake::{Fake, Op, Told, Writer, sequences, small};
-use forebay_model::ring::{RingSpec, RingState};
+use forebay_model::ring::{Beginning, RingSpec, RingState};
 use forebay_model::{Bytes, Cause, Kind, Rate};
 use std::time::Duration;
 
@@ -175,4 +175,49 @@ fn what_rots_after_a_crash_in_a_ring_that_never_came_round_is_damaged_and_not_ex
     assert_eq!(summary.expired, 0);
     let damaged = told.iter().filter(|told| matches!(told, Told::Gap(gap) if gap.cause == Cause::Damaged)).count();
     assert_eq!(damaged, 1);
+}
+
+#[test]
+fn a_ring_that_goes_on_with_what_another_target_has_begins_with_its_numbers_whatever_crashes() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    let beginning = Beginning { sequence: 1000, writer: 7, number: 30 };
+    fake.run(target.begin_ring("/a", beginning)).unwrap();
+    assert_eq!(fake.run(target.begin_ring("/b", beginning)).unwrap_err().kind, Kind::Missing);
+    drop(target);
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    let status = ring.status();
+    assert_eq!((status.begins, status.first_sequence, status.next_sequence), (1000, 1000, 1000));
+    assert_eq!(ring.durable_of(7), 30, "what is on the other target is not asked for again");
+    assert_eq!(fake.ask(&ring, "all").1.expired, 0, "what came before is none of it");
+    // Nothing is recorded: it may begin elsewhere yet.
+    let later = Beginning { sequence: 1001, writer: 0, number: 0 };
+    fake.run(target.begin_ring("/a", later)).unwrap();
+    assert_eq!(ring.durable_of(7), 30);
+    let mut writer = Writer::new(&fake, &ring);
+    fake.run(async {
+        writer.element(&[1; 500]).await.unwrap();
+        assert_eq!(writer.durable().await.unwrap(), 1002);
+    });
+    fake.run(target.begin_ring("/a", beginning)).unwrap();
+    assert_eq!((ring.status().begins, ring.status().next_sequence), (1001, 1002), "it has begun");
+    drop((writer, ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    assert_eq!(sequences(&fake.ask(&ring, "all").0), [1001]);
+    assert!(!ring.status().has_come_round());
+    let mut writer = Writer::new(&fake, &ring);
+    fake.run(async {
+        for _ in 0..20_000 {
+            writer.element(&[1; 500]).await.unwrap();
+        }
+        writer.durable().await.unwrap();
+    });
+    assert!(ring.status().has_come_round());
 }

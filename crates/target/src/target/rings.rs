@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, GroupClass, RingRecord};
 use crate::layout::Layout;
 use crate::object::Objects;
 use crate::ring::Ring;
-use forebay_model::ring::{ELSEWHERE, RingSpec, default_index_percent};
+use forebay_model::ring::{Beginning, ELSEWHERE, RingSpec, default_index_percent};
 use forebay_model::{Bytes, Error, Rate, Result, RingId};
 use std::ops::Range;
 use std::rc::Rc;
@@ -339,6 +339,17 @@ impl Target {
             ring.fence = fence;
         }
         self.core.commit().await.map(|()| true)
+    }
+
+    /// Has a ring into which nothing was ever recorded go on with what another target has; durable when it is answered. One that
+    /// has something stays as it is.
+    pub async fn begin_ring(&self, name: &str, beginning: Beginning) -> Result<()> {
+        let ring = self.ring(name)?;
+        ring.ready().await?;
+        match ring.begin(beginning) {
+            true => self.core.commit().await,
+            false => Ok(()),
+        }
     }
 
     /// Gives a ring these relatives, which are pinned along with it from now on, and no others.

@@ -4,7 +4,7 @@ use super::{AddTarget, ITEMS_PER_FRAME, PlanRequest, Request};
 use crate::frame::{MAX_BODY, RequestId};
 use crate::{FrameReader, FrameWriter};
 use forebay_model::heap::HeapSettings;
-use forebay_model::ring::{Item, Losses, RingSpec, RingState, RingStatus};
+use forebay_model::ring::{Beginning, Item, Losses, RingSpec, RingState, RingStatus};
 use forebay_model::settings::SettingsChange;
 use forebay_model::{Bytes, Cause, Gap, Profile, Rate, TargetId, Timestamp};
 use std::time::Duration;
@@ -20,6 +20,7 @@ pub(crate) fn one_of_each() -> Vec<Request> {
         Request::DeleteRing { ring: ring() },
         Request::ResizeRing { ring: ring(), capacity: Bytes::gib(2) },
         Request::RelateRing { ring: ring(), relatives: vec!["/station/8".into(), "/station/9".into()] },
+        Request::BeginRing { ring: ring(), beginning: Beginning { sequence: 70, writer: 8, number: 3 } },
         Request::Pin {
             ring: ring(),
             label: "flare".into(),
@@ -120,6 +121,7 @@ fn ring_status() -> (String, Vec<u8>, RingStatus) {
         memory_limit: Bytes::mib(60),
         recording: true,
         pins: Vec::new(),
+        begins: 250,
     };
     let (mut table, mut bytes) = (String::from("| field | type | what |\n| --- | --- | --- |\n"), Vec::new());
     macro_rules! fields {
@@ -151,6 +153,7 @@ fn ring_status() -> (String, Vec<u8>, RingStatus) {
         memory_limit: "Bytes", "the most memory that it takes";
         recording: "bool", "whether somebody records into it";
         pins: "Vec<Pin>", "pins, oldest first";
+        begins: "u64", "number of the first element that was ever recorded, or will be";
     }
     (table, bytes, status)
 }

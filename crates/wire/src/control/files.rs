@@ -133,6 +133,9 @@ pub struct CreateRing {
     pub parity: bool,
     /// The entry is there, and only what lies on targets that refused it is put on others.
     pub again: bool,
+    /// The entry is there, and this part of it is to leave the target on which it lies: another one is named, where it is made
+    /// before anything is recorded there.
+    pub leaving: Option<u32>,
 }
 
 /// Opens a ring. The manager does not remember it: that one alone records into it, its target sees to.
@@ -216,6 +219,20 @@ pub struct Grant {
     pub until: Timestamp,
     /// What the client may keep of it, if it asked.
     pub callback: Option<Callback>,
+    /// Parts of a ring that move to other targets, or did.
+    pub moving: Vec<Moving>,
+}
+
+/// A part of a ring that is to leave the target on which it lies, or has left it and was not run over since. While it is to leave, only who
+/// may record is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// Which.
+    pub component: u32,
+    /// Where it is to go, or where it was before; nothing if that is not known yet.
+    pub place: Option<Component>,
+    /// It has left that place: what was recorded before is read there.
+    pub moved: bool,
 }
 
 /// What lies of a file on one target.

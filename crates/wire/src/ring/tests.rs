@@ -1,5 +1,6 @@
 use super::*;
 use forebay_model::Kind;
+use forebay_model::ring::Beginning;
 
 /// One of each.
 pub(crate) fn one_of_each() -> Vec<RingRequest> {
@@ -23,6 +24,7 @@ pub(crate) fn one_of_each() -> Vec<RingRequest> {
             along: vec![(relative_of(FileId(9)), 3)],
         },
         RingAsk::Relate(vec![relative_of(FileId(9))]),
+        RingAsk::Begin(Beginning { sequence: 70, writer: 8, number: 3 }),
         RingAsk::Unpin(4),
         RingAsk::Pins,
         RingAsk::OpenWriter { writer: 5, resume: true },

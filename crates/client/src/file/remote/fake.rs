@@ -71,6 +71,7 @@ pub(super) fn granted(version: u64) -> Grant {
         components: (0..5).map(component).collect(),
         until: Timestamp(i64::MAX),
         callback: None,
+        moving: Vec::new(),
     }
 }
 

@@ -31,6 +31,7 @@ fn a_status() -> RingStatus {
         memory_limit: Bytes::mib(8),
         recording: false,
         pins: vec![a_pin()],
+        begins: 0,
     }
 }
 

@@ -19,7 +19,7 @@ fn spread(
     (targets, parity, again): (u32, bool, bool),
 ) -> Change {
     let refused_by = refused_by.to_vec();
-    Change::CreateRing(CreateRing { place, mode: 0o644, capacity, refused_by, targets, parity, again })
+    Change::CreateRing(CreateRing { place, mode: 0o644, capacity, refused_by, targets, parity, again, leaving: None })
 }
 
 fn targets_in(grant: &Grant) -> Vec<TargetId> {

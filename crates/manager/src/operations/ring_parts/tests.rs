@@ -1,8 +1,8 @@
 use crate::testing::{NODES, Stage, report, root, targets_of, user};
 use forebay_model::{Bytes, Kind, Result, TargetId};
 use forebay_wire::control::cluster::{SetTarget, TargetState};
-use forebay_wire::control::files::{ComponentState, CreateRing, Grant, OpenRing, Rebuilt};
-use forebay_wire::control::names::Place;
+use forebay_wire::control::files::{ComponentState, CreateRing, Grant, Moving, OpenRing, Rebuilt, Relocated};
+use forebay_wire::control::names::{FileId, Place, RemoveFile};
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
 
@@ -10,7 +10,16 @@ const CAPACITY: Bytes = Bytes::gib(10);
 
 fn create(place: Place, parity: bool, again: bool, refused_by: &[TargetId]) -> Change {
     let refused_by = refused_by.to_vec();
-    Change::CreateRing(CreateRing { place, mode: 0o644, capacity: CAPACITY, refused_by, targets: 2, parity, again })
+    Change::CreateRing(CreateRing {
+        place,
+        mode: 0o644,
+        capacity: CAPACITY,
+        refused_by,
+        targets: 2,
+        parity,
+        again,
+        leaving: None,
+    })
 }
 
 fn granted(reply: Result<Reply>) -> Grant {
@@ -99,4 +108,107 @@ fn a_part_on_a_target_that_is_taken_back_stays_and_what_nothing_is_made_of_waits
     let made = granted(stage.root(create(Place::path("/r"), false, false, &[])));
     set(&mut stage, made.components[0].target, TargetState::Failed);
     assert_eq!(states(&opened(&mut stage, true)), [Whole, Whole], "a ring without parity can do without none");
+}
+
+fn leaving(file: FileId, component: u32, refused_by: &[TargetId]) -> Change {
+    let Change::CreateRing(create) = create(Place::of(file), true, false, refused_by) else { panic!("it is one") };
+    Change::CreateRing(CreateRing { leaving: Some(component), ..create })
+}
+
+fn left(file: FileId, component: u32, grant: &Grant) -> Change {
+    Change::Relocated(Relocated { file, component, version: grant.entry.attributes.version })
+}
+
+/// Which part moves, where the other place of it is, and whether it has left that.
+fn moving(grant: &Grant) -> Vec<(u32, Option<TargetId>, bool)> {
+    let one = |Moving { component, place, moved }: &Moving| (*component, place.as_ref().map(|it| it.target), *moved);
+    grant.moving.iter().map(one).collect()
+}
+
+/// What is to be removed on a target, by its orders.
+fn counted(stage: &mut Stage, target: TargetId) -> Option<u64> {
+    stage.pass(Duration::from_secs(5));
+    let now = stage.now;
+    stage.manager.tick(now).unwrap();
+    stage.manager.tick(now).unwrap();
+    let map = match stage.ask(&root(), &Question::Map) {
+        Ok(Reply::Map(map)) => map,
+        other => panic!("{other:?} is no map"),
+    };
+    map.targets.iter().find(|it| it.target == target).unwrap().left
+}
+
+#[test]
+fn a_part_leaves_a_target_that_drains_and_is_known_in_both_places_until_it_has_come_round() {
+    let mut stage = Stage::new();
+    let made = granted(stage.root(create(Place::path("/r"), true, false, &[])));
+    let (file, first) = (made.entry.file, made.components[1].target);
+    assert_eq!(stage.root(leaving(file, 1, &[])).unwrap_err().kind, Kind::Stale, "nothing is to leave");
+    assert_eq!(stage.root(leaving(file, 7, &[])).unwrap_err().kind, Kind::Usage, "there is no such part");
+    set(&mut stage, first, TargetState::Draining);
+    assert_eq!(moving(&opened(&mut stage, true)), [(1, None, false)], "it is to leave");
+    assert_eq!(moving(&opened(&mut stage, false)), [], "who reads has nothing to do with it");
+    assert_eq!(stage.change(&user(9), leaving(file, 1, &[])).unwrap_err().kind, Kind::Forbidden);
+    let placed = granted(stage.root(leaving(file, 1, &[])));
+    let [(1, Some(second), false)] = moving(&placed)[..] else { panic!("{:?}", moving(&placed)) };
+    assert_eq!(placed.components[1].target, first, "it lies where it lay until it is made there");
+    assert!(made.components.iter().all(|component| component.target != second));
+    assert_eq!(moving(&granted(stage.root(leaving(file, 1, &[])))), moving(&placed), "asked again, it is the same");
+    let other = granted(stage.root(leaving(file, 1, &[second])));
+    let [(1, Some(third), false)] = moving(&other)[..] else { panic!("{:?}", moving(&other)) };
+    assert!(![first, second].contains(&third));
+    let stale = Change::Relocated(Relocated { file, component: 1, version: other.entry.attributes.version + 1 });
+    assert_eq!(stage.root(stale).unwrap_err().kind, Kind::Stale);
+    assert_eq!(stage.change(&user(9), left(file, 1, &other)).unwrap_err().kind, Kind::Forbidden);
+    stage.root(left(file, 1, &other)).unwrap();
+    for write in [true, false] {
+        let now = opened(&mut stage, write);
+        assert_eq!((now.components[1].target, moving(&now)), (third, vec![(1, Some(first), true)]));
+        assert!(now.entry.attributes.version > other.entry.attributes.version, "who does not know it is shut out");
+        assert!(!now.moving[0].place.as_ref().unwrap().capability.is_empty(), "what is there is read");
+    }
+    assert_eq!(counted(&mut stage, first), Some(1), "it is not empty yet");
+    // It leaves the next one when this is over.
+    set(&mut stage, third, TargetState::Draining);
+    assert_eq!(stage.root(leaving(file, 1, &[])).unwrap_err().kind, Kind::Stale);
+    let now = opened(&mut stage, true);
+    let rebuilt = Rebuilt { file, component: 1, version: now.entry.attributes.version };
+    assert_eq!(stage.root(Change::Rebuilt(Rebuilt { component: 0, ..rebuilt })).unwrap_err().kind, Kind::Stale);
+    stage.root(Change::Rebuilt(rebuilt)).unwrap();
+    assert_eq!(moving(&opened(&mut stage, true)), [(1, None, false)]);
+    assert_eq!(counted(&mut stage, first), Some(0));
+    granted(stage.root(leaving(file, 1, &[])));
+    // What was made elsewhere in vain is removed when the target is used again.
+    set(&mut stage, third, TargetState::Up);
+    assert_eq!(counted(&mut stage, third), None, "it is not counted where things are to stay");
+    assert_eq!(moving(&opened(&mut stage, true)), []);
+}
+
+#[test]
+fn what_a_ring_left_on_a_target_that_is_lost_is_made_of_the_others_and_without_parity_it_is_known_to_be_lost() {
+    for parity in [true, false] {
+        let mut stage = Stage::new();
+        let made = granted(stage.root(create(Place::path("/r"), parity, false, &[])));
+        let (file, first) = (made.entry.file, made.components[0].target);
+        set(&mut stage, first, TargetState::Draining);
+        let placed = granted(stage.root(leaving(file, 0, &[])));
+        stage.root(left(file, 0, &placed)).unwrap();
+        set(&mut stage, first, TargetState::Failed);
+        let now = opened(&mut stage, true);
+        if parity {
+            assert_eq!((now.components[0].state, moving(&now)), (ComponentState::Filling, vec![]));
+        } else {
+            let [Moving { place: Some(place), moved: true, .. }] = &now.moving[..] else {
+                panic!("{:?}", moving(&now))
+            };
+            assert_eq!((place.state, now.components[0].state), (ComponentState::Missed, ComponentState::Whole));
+        }
+        let version = now.entry.attributes.version;
+        stage.root(Change::Rebuilt(Rebuilt { file, component: 0, version })).unwrap();
+        let now = opened(&mut stage, true);
+        assert_eq!((now.components[0].state, moving(&now)), (ComponentState::Whole, vec![]));
+        assert_eq!(stage.root(Change::Rebuilt(Rebuilt { file, component: 0, version })).unwrap_err().kind, Kind::Stale);
+        // Removed, it is so in all places.
+        stage.root(Change::RemoveFile(RemoveFile { place: Place::path("/r"), only: Some(file) })).unwrap();
+    }
 }

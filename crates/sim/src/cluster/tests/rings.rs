@@ -3,6 +3,7 @@
 mod clock;
 mod damage;
 mod followed;
+mod leaving;
 mod midway;
 mod overrun;
 mod parts;

@@ -5,10 +5,10 @@ use forebay_env::Task;
 use std::cell::RefCell;
 
 /// What was told, as elements and gaps.
-type Told = Rc<RefCell<Vec<Found>>>;
+pub(super) type Told = Rc<RefCell<Vec<Found>>>;
 
 /// Follows the ring, and asks again from behind the last element as often as the answer breaks.
-fn follow(world: &Rc<World>, cluster: &Cluster) -> (Told, Task<()>) {
+pub(super) fn follow(world: &Rc<World>, cluster: &Cluster) -> (Told, Task<()>) {
     let ring = open(cluster, "tail", false);
     let told = Told::default();
     let task = world.spawner().spawn({

@@ -18,7 +18,9 @@ fn look(cluster: &Cluster, looker: &ClientMachine) -> Ring {
 /// Where the ring lies now.
 pub(super) fn nodes_of(cluster: &Cluster, looker: &ClientMachine) -> Vec<usize> {
     let targets = look(cluster, looker).targets();
-    let node_of = |target: &TargetId| (0..5).find(|node| cluster.target(*node) == *target).expect("it is somewhere");
+    let node_of = |target: &TargetId| {
+        (0..cluster.nodes.len()).find(|node| cluster.target(*node) == *target).expect("it is somewhere")
+    };
     targets.iter().map(node_of).collect()
 }
 

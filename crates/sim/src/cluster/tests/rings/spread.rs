@@ -23,7 +23,9 @@ pub(super) fn make_ring(cluster: &Cluster, spread: Spread) -> Vec<usize> {
         assert!(status.spec.capacity >= Bytes::mib(128) && status.spec.guarantee >= Rate::mb(2), "{status:?}");
         ring
     });
-    let node_of = |target: &TargetId| (0..5).find(|node| cluster.target(*node) == *target).expect("it is somewhere");
+    let node_of = |target: &TargetId| {
+        (0..cluster.nodes.len()).find(|node| cluster.target(*node) == *target).expect("it is somewhere")
+    };
     let nodes: Vec<usize> = ring.targets().iter().map(node_of).collect();
     assert_eq!(nodes.iter().collect::<std::collections::BTreeSet<_>>().len(), spread.components() as usize);
     nodes
