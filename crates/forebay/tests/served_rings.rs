@@ -10,6 +10,7 @@ use common::{Place, signal};
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
@@ -305,5 +306,61 @@ fn a_datagram_too_large_for_a_ring_with_parity_is_a_gap_and_ends_no_recording() 
     assert_eq!((&summary["elements"], rejected), (&3.into(), &2.into()), "{last}");
     assert_eq!(served.ok(&place, &["query", "/small", "--raw"]).len(), 1110);
     assert!(text(served.ok(&place, &["gaps", "/small", "--json"])).contains("rejected"));
+    served.stop();
+}
+
+#[test]
+fn who_records_leaves_a_target_that_drains_without_a_gap_and_all_is_read_from_both_places() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let other = served.join(&place, "other");
+    let create = ["ring", "create", "/r", "--capacity", "64MiB"];
+    served.ok(&place, &[&create[..], &["--flush-interval", "100ms", "--block", "64KiB"]].concat());
+    let parts = || {
+        let shown = values(&served, &place, &["ring", "show", "/r", "--json"]).remove(0);
+        let part = |part: &serde_json::Value| {
+            (part["target"].as_str().unwrap().to_string(), part["state"].as_str().unwrap().to_string())
+        };
+        shown["parts"].as_array().unwrap().iter().map(part).collect::<Vec<_>>()
+    };
+    let [(first, _)] = &parts()[..] else { panic!("it lies on one target") };
+    let args = ["record", "/r", "--stdin", "lines"];
+    let mut recorder = served.command(&place, &args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut recorded) = (recorder.stdin.take().unwrap(), String::new());
+    let mut feed = |recorded: &mut String| {
+        let line = format!("line {}\n", recorded.len());
+        input.write_all(line.as_bytes()).unwrap();
+        *recorded += line.trim_end();
+    };
+    feed(&mut recorded);
+    served.ok(&place, &["target", "drain", first]);
+    let end = Instant::now() + Duration::from_secs(300);
+    let two = loop {
+        let now = parts();
+        if now.len() == 2 {
+            break now;
+        }
+        assert!(Instant::now() < end, "{now:?}");
+        feed(&mut recorded);
+    };
+    assert_eq!((&two[1].0, two[0].1.as_str(), two[1].1.as_str()), (first, "held", "left"));
+    assert_ne!(&two[0].0, first);
+    (0..1000).for_each(|_| feed(&mut recorded));
+    drop(input);
+    let output = recorder.wait_with_output().unwrap();
+    let said = text(output.stdout);
+    assert!(output.status.success() && said.contains("all of it is on disk"), "{said}");
+    let query = |args: &[&str]| text(served.ok(&place, &[&["query", "/r", "--raw"], args].concat()));
+    assert_eq!(query(&[]), recorded);
+    assert_eq!(served.ok(&place, &["gaps", "/r", "--json"]), b"", "nothing is missing");
+    // Numbers go on: the first is where the ring was.
+    assert_eq!(query(&["seq < 1"]), "line 0");
+    let list = values(&served, &place, &["target", "list", "--json"]);
+    let drained = list.iter().find(|target| target["target"] == first.as_str()).unwrap();
+    assert_eq!(drained["components_left"].as_u64().map(|left| left > 0), Some(true), "{drained}");
+    // Whoever records next goes on there.
+    assert!(fed(&served, &place, &args, b"later\n").contains("all of it is on disk"));
+    assert_eq!(query(&[]), recorded + "later");
+    drop(other);
     served.stop();
 }

@@ -15,8 +15,8 @@ use forebay_wire::control::names::Place;
 use forebay_wire::ring::RingAsk;
 use std::time::Duration;
 
-/// How often is looked whether a part has come round.
-const LOOK: Duration = Duration::from_secs(60);
+/// How often is looked whether a part has come round, or is to leave its target.
+const LOOK: Duration = Duration::from_secs(20);
 
 /// Makes the part of a ring to which this way leads.
 pub(super) async fn make(way: &Way, part: RingSpec) -> Result<()> {

@@ -150,8 +150,8 @@ fn life(seed: u64, spread: Spread) -> (u32, u64) {
         let before = nodes_of(&cluster, &looker);
         let drained = before[chance.below(before.len() as u64) as usize];
         say(&cluster, &looker, drained, TargetState::Draining);
-        // The place is looked for a minute after the session began: most dies about then.
-        let struck = began + Duration::from_secs(60) + Duration::from_micros(chance.below(400_000));
+        // The place is looked for twenty seconds after the session began: most dies about then.
+        let struck = began + Duration::from_secs(20) + Duration::from_micros(chance.below(400_000));
         while world.now() + Duration::from_millis(120) < struck {
             recording.step(&world, &*chance);
             world.run_for(Duration::from_millis(chance.below(100)));
