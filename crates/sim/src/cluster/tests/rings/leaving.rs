@@ -313,3 +313,45 @@ fn what_is_pinned_is_held_where_it_lies_and_lay_and_let_go_of_as_one() {
         assert_eq!(listed(), []);
     }
 }
+
+#[test]
+fn a_ring_that_is_recorded_as_fast_as_was_promised_leaves_without_dropping_anything() {
+    let flash = || (presets::ssd().scaled(400), Bytes::mib(128));
+    let turning = || (presets::wd15ears().scaled(100), Bytes::gib(2));
+    for (spread, flush, (disk, capacity)) in [
+        (ALONE, 200, flash()),
+        (ALONE, 2000, flash()),
+        (ALONE, 2000, turning()),
+        (STRIPED, 2000, flash()),
+        (WITH_PARITY, 200, flash()),
+        (WITH_PARITY, 2000, turning()),
+    ] {
+        let world = Rc::new(World::new(8));
+        let cluster = Cluster::new(world.clone(), ClusterSpec { disk, ..spec(6) });
+        let looker = cluster.client_machine("looker");
+        let (rings, flush_interval) = (looker.files.rings(), Duration::from_millis(flush));
+        world.run(async move {
+            let spec = RingSpec { flush_interval, capacity, ..spec_of_ring() };
+            rings.create_spread(spec, RING_MODE, spread).await.expect("there is room");
+        });
+        let drained = nodes_of(&cluster, &looker)[spread.components() as usize - 1];
+        let mut recording = Recording::begin(&cluster, 1);
+        say(&cluster, &looker, drained, TargetState::Draining);
+        let (mut after, end) = (0, world.now() + Duration::from_secs(120));
+        while after < 300 {
+            assert!(world.now() < end, "it leaves");
+            recording.tell_time(&world);
+            // 2 MB/s, with what goes with each element.
+            (0..18).for_each(|_| recording.offer(&world, 2000));
+            recording.recorder.tick().expect("it goes on");
+            world.run_for(Duration::from_millis(20));
+            after += u32::from(
+                after > 0 || recording.offered.is_multiple_of(900) && !nodes_of(&cluster, &looker).contains(&drained),
+            );
+        }
+        assert_eq!(recording.accepted.len() as u64, recording.offered, "{spread:?} with {flush_interval:?}");
+        recording.settle(&world);
+        let found = read(&cluster, &opened(&cluster, false));
+        assert!(recording.lacking(&found).is_empty() && found.iter().all(|found| found.gap().is_none()));
+    }
+}
