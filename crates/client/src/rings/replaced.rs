@@ -99,8 +99,8 @@ pub(super) async fn status(way: &Way) -> Result<RingStatus> {
     let Some(former) = way.former() else { return Ok(now) };
     match own_status(&former).await {
         Ok(before) => Ok(moved::joined(before, now)),
-        // Nothing makes what it had.
-        Err(_) if !way.is_covered() => Ok(now),
+        // Nothing makes what it had, or the ring has run over that meanwhile.
+        Err(_) if !way.is_covered() || way.former().is_none() => Ok(now),
         Err(error) => Err(error),
     }
 }

@@ -1,5 +1,6 @@
 use crate::Target;
 use crate::fake::{Fake, Op, Told, Writer, sequences, small};
+use crate::verify::verify;
 use forebay_model::ring::{Beginning, RingSpec, RingState};
 use forebay_model::{Bytes, Cause, Kind, Rate};
 use std::time::Duration;
@@ -207,6 +208,8 @@ fn a_ring_that_goes_on_with_what_another_target_has_begins_with_its_numbers_what
     assert_eq!((ring.status().begins, ring.status().next_sequence), (1001, 1002), "it has begun");
     drop((writer, ring, target));
     fake.kill();
+    let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap();
+    assert_eq!((found.rings[0].elements, &found.rings[0].damage[..], &found.complaints[..]), (1, &[][..], &[][..]));
     let target = fake.run(Target::open(fake.env())).unwrap();
     let ring = target.ring("/a").unwrap();
     fake.run(ring.ready()).unwrap();
