@@ -4,13 +4,14 @@
 
 use super::followed::Followed;
 use super::merge::Merged;
-use super::way::Way;
+use super::way::{PAUSE, Way};
 use super::{moved, replaced};
 use crate::peer::Part;
+use forebay_env::race::{First, race};
 use forebay_model::ring::{Batch, Item, QuerySummary};
 use forebay_model::{Error, Gap, Kind, Result, TargetId};
 use forebay_wire::control::files::ComponentState;
-use forebay_wire::link::{Coming, Link};
+use forebay_wire::link::{Answer, Coming, Link};
 use forebay_wire::ring::{MOST_OF_PART, PartHead, RingAsk, RingQuery, check};
 
 /// An answer as it comes. The query ends with it.
@@ -59,6 +60,8 @@ pub(super) struct PartAnswer {
     coming: Option<Coming>,
     /// What is asked where the part lies, when all is given that it has in another place.
     behind: Option<(Way, RingQuery)>,
+    /// The part that is followed where it lay, as it does not go on yet where it lies.
+    stays: Option<Way>,
     /// What has a lower number is not of the place that answers.
     begins: u64,
     /// What is told first.
@@ -77,6 +80,12 @@ impl PartAnswer {
             answer.begins = begins;
             return Ok(answer);
         };
+        // Before that is known, nothing is asked: what is recorded there until then is given there.
+        if query.follow && matches!(moved::goes_on(&way).await, Ok(false)) {
+            let mut answer = PartAnswer::ask_one(former, query).await?;
+            answer.stays = Some(way);
+            return Ok(answer);
+        }
         let before = RingQuery { follow: false, ..query.clone() };
         match PartAnswer::ask_one(former, before).await {
             Ok(mut answer) => {
@@ -105,6 +114,7 @@ impl PartAnswer {
             query: id.0,
             coming: None,
             behind: None,
+            stays: None,
             begins: 0,
             missing: None,
             summary,
@@ -170,7 +180,11 @@ impl PartAnswer {
                 Some(coming) => coming,
                 None => self.ask()?,
             };
-            match coming.await {
+            let came = match &self.stays {
+                Some(way) => until_it_goes_on(way, coming).await,
+                None => coming.await,
+            };
+            match came {
                 // What allows it ran out while nothing was asked for.
                 Err(error) if error.kind == Kind::Stale && !is_renewed => {
                     self.way.renew().await?;
@@ -180,6 +194,23 @@ impl PartAnswer {
             }
         };
         Ok((forebay_wire::read_body(&answer.body)?, answer.payload.into_vec()))
+    }
+}
+
+/// What comes of a part that is followed where it lay, until it goes on where it lies: then all that is there is asked for once more.
+async fn until_it_goes_on(way: &Way, mut coming: Coming) -> Result<Answer> {
+    let clock = way.nodes().env().clock.clone();
+    let began = clock.now();
+    loop {
+        // Who records goes on there in a moment, if anybody does.
+        let pause = (clock.now().since(began) / 8).clamp(PAUSE, PAUSE * 10);
+        match race(&mut coming, clock.sleep(pause)).await {
+            First::Left(came) => return came,
+            First::Right(()) if !matches!(moved::goes_on(way).await, Ok(true)) => {}
+            First::Right(()) => {
+                return Err(Error::disconnected(format!("a part of {} goes on elsewhere by now", way.path())));
+            }
+        }
     }
 }
 

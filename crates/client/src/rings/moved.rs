@@ -77,6 +77,15 @@ pub(super) async fn go_on(way: &Way, writer: u64, number: u64) -> Result<()> {
     reply(way, RingAsk::Begin(beginning)).await.map(drop)
 }
 
+/// Whether a part goes on where it lies: nothing comes any more where it lay.
+pub(super) async fn goes_on(way: &Way) -> Result<bool> {
+    let Some(former) = way.former() else { return Ok(true) };
+    // In this order: what is recorded there is not recorded here.
+    let (now, before) = (replaced::own_status(way).await?, replaced::own_status(&former).await?);
+    let has_begun = now.next_sequence > now.begins || now.begins == before.next_sequence;
+    Ok(!before.recording && has_begun)
+}
+
 /// What a part says of itself in two places.
 pub(super) fn joined(before: RingStatus, now: RingStatus) -> RingStatus {
     let mut both = now;

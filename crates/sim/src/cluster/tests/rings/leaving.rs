@@ -143,6 +143,7 @@ fn life(seed: u64, spread: Spread) -> (u32, u64) {
     let (world, cluster, _) = with_ring(seed, spread);
     let (chance, looker) = (world.random(), cluster.client_machine("looker"));
     let (mut past, mut moves) = (Vec::new(), 0);
+    let followed = (spread.components() == 1).then(|| follow(&world, &cluster));
     for session in 1..=3 {
         let mut recording = Recording::begin(&cluster, session);
         let began = world.now();
@@ -189,6 +190,14 @@ fn life(seed: u64, spread: Spread) -> (u32, u64) {
     }
     let found = read(&cluster, &opened(&cluster, false));
     let lost = missing(&found, &past);
+    if let Some((told, _tail)) = followed {
+        world.run_for(Duration::from_secs(30));
+        let told: Vec<(u64, u64)> = told.borrow().iter().filter_map(Found::element).collect();
+        let unique: BTreeSet<(u64, u64)> = told.iter().copied().collect();
+        assert_eq!(unique.len(), told.len(), "nothing is told twice");
+        let untold = found.iter().filter_map(Found::element).filter(|element| !unique.contains(element)).count();
+        assert_eq!(untold, 0, "who follows is told everything");
+    }
     let (counted, uncounted) = Tally::of(&found).away();
     match spread.parity || spread.targets == 1 {
         true => assert_eq!(lost, 0, "what was acknowledged is there"),
