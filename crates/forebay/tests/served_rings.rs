@@ -313,9 +313,10 @@ fn a_datagram_too_large_for_a_ring_with_parity_is_a_gap_and_ends_no_recording() 
 fn who_records_leaves_a_target_that_drains_without_a_gap_and_all_is_read_from_both_places() {
     let place = Place::new();
     let served = Served::start(&place);
-    let other = served.join(&place, "other");
     let create = ["ring", "create", "/r", "--capacity", "64MiB"];
     served.ok(&place, &[&create[..], &["--flush-interval", "100ms", "--block", "64KiB"]].concat());
+    // It is smaller, so that other segments fit it.
+    let other = served.join(&place, "other");
     let parts = || {
         let shown = values(&served, &place, &["ring", "show", "/r", "--json"]).remove(0);
         let part = |part: &serde_json::Value| {

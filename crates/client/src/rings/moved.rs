@@ -40,9 +40,8 @@ pub(super) async fn leave(way: &Way, spread: Spread) -> Result<()> {
         }))
         .await?;
         let next = way.next_place().ok_or_else(|| Error::stale("the part is not to lie elsewhere any more"))?;
-        match replaced::make(&next, part.clone()).await {
+        match replaced::make_as_it_fits(&next, part.clone()).await {
             Ok(()) => break,
-            // One whose groups are too small for its segments cannot have it either.
             Err(Error { kind: Kind::Refused | Kind::Full | Kind::Usage, .. }) if refused_by.len() < MOST_REFUSALS => {
                 refused_by.push(next.target());
             }

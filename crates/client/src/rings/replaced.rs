@@ -7,7 +7,7 @@ use super::way::Way;
 use super::{checked, moved, reply};
 use forebay_env::together::all;
 use forebay_model::ring::{RingSpec, RingStatus, Spread};
-use forebay_model::{Error, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::command::Reply;
 use forebay_wire::control::Change;
 use forebay_wire::control::files::{ComponentState, CreateRing, MOST_REFUSALS, Rebuilt};
@@ -26,6 +26,14 @@ pub(super) async fn make(way: &Way, part: RingSpec) -> Result<()> {
         // It was asked twice: nobody else makes one of this number.
         Err(error) if error.kind == Kind::Exists => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// The same for a part that was on another target, whose segments may not fit the groups of this one: then it has its own.
+pub(super) async fn make_as_it_fits(way: &Way, part: RingSpec) -> Result<()> {
+    match make(way, part.clone()).await {
+        Err(error) if error.kind == Kind::Usage => make(way, RingSpec { segment: Bytes::ZERO, ..part }).await,
+        made => made,
     }
 }
 
@@ -52,8 +60,8 @@ pub(super) async fn find_place(way: &Way, spec: &RingSpec, spread: Spread) -> Re
         if way.state() != ComponentState::Filling {
             return Ok(());
         }
-        match make(way, spread.part(&spec, way.component())).await {
-            Err(Error { kind: Kind::Refused | Kind::Full, .. }) if refused_by.len() < MOST_REFUSALS => {
+        match make_as_it_fits(way, spread.part(&spec, way.component())).await {
+            Err(Error { kind: Kind::Refused | Kind::Full | Kind::Usage, .. }) if refused_by.len() < MOST_REFUSALS => {
                 refused_by.push(way.target());
             }
             made => return made,

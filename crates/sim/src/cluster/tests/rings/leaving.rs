@@ -364,3 +364,39 @@ fn a_ring_that_is_recorded_as_fast_as_was_promised_leaves_without_dropping_anyth
         assert!(recording.lacking(&found).is_empty() && found.iter().all(|found| found.gap().is_none()));
     }
 }
+
+#[test]
+fn who_follows_a_ring_is_told_all_in_order_whose_recorder_is_cut_off_from_where_it_lay() {
+    let (world, cluster, nodes) = with_ring(9, ALONE);
+    let (chance, looker) = (world.random(), cluster.client_machine("looker"));
+    let (told, _tail) = follow(&world, &cluster);
+    let mut recording = Recording::begin(&cluster, 1);
+    say(&cluster, &looker, nodes[0], TargetState::Draining);
+    let is_made = || (0..cluster.nodes.len()).any(|node| node != nodes[0] && on(&cluster, node).is_some());
+    let mut steps = 0;
+    while !is_made() {
+        if steps % 20 == 0 {
+            recording.tell_time(&world);
+            recording.offer(&world, chance.below(30_000) as usize);
+            recording.recorder.tick().expect("it goes on");
+        }
+        steps += 1;
+        assert!(steps < 100_000, "it leaves");
+        world.run_for(Duration::from_millis(1));
+    }
+    // It reaches the manager, and not what it is to leave: what it has not sent yet waits.
+    cluster.network().partition(&[&recording.machine.host], &[cluster.node_host(nodes[0])]);
+    (0..100).for_each(|_| recording.step_of(&world, &*chance, 3));
+    assert_ne!(nodes_of(&cluster, &looker), nodes, "the manager says that it lies elsewhere");
+    // What others show is of the new version: who follows asks again.
+    read(&cluster, &opened(&cluster, false));
+    world.run_for(Duration::from_secs(5));
+    let before = told.borrow().len();
+    assert!(before < recording.accepted.len(), "some of it waits");
+    cluster.network().heal();
+    (0..100).for_each(|_| recording.step_of(&world, &*chance, 3));
+    recording.settle(&world);
+    world.run_for(Duration::from_secs(10));
+    let told: Vec<u64> = told.borrow().iter().filter_map(Found::element).map(|(_, number)| number).collect();
+    assert_eq!(told, recording.accepted, "each once, in order");
+}
