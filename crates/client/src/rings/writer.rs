@@ -12,7 +12,7 @@ use crate::peer::{Block, Lost, Splitting, WriterLink};
 use crate::stopper::Stopper;
 use bytes::Bytes as Slice;
 use forebay_env::Buffer;
-use forebay_model::block::Header;
+use forebay_model::block::{Header, View};
 use forebay_model::ring::Spread;
 use forebay_model::{Error, Kind, Moment, Result};
 use forebay_wire::command::{Durable, WriterOpened};
@@ -114,8 +114,10 @@ pub(super) struct Carrier {
 
 /// Why blocks are not carried any more over a connection.
 enum Over {
-    /// The session is closed, or was given up.
-    Ended,
+    /// The session was given up.
+    GivenUp,
+    /// All is durable, and the session is to be closed.
+    Closing,
     /// The ring is to go on on another target.
     Leaves,
 }
@@ -158,7 +160,7 @@ impl Carrier {
             // A query that waits, and what was asked over it, ends with it.
             link.close();
             match carried {
-                Ok(Over::Ended) => return self.shared.change(|state| state.closed = true),
+                Ok(Over::GivenUp | Over::Closing) => return self.shared.change(|state| state.closed = true),
                 Ok(Over::Leaves) => self.way = self.follows.as_ref().map_or_else(|| self.way.clone(), Way::bound),
                 Err(error) if !is_passing(&error) => return self.fail(error),
                 Err(_) => self.shared.change(|state| state.is_broken = true),
@@ -220,8 +222,8 @@ impl Carrier {
     /// Carries blocks over a connection until the session is closed or given up, or the connection breaks.
     async fn carry(&self, link: &Link) -> Result<Over> {
         let mut under_way = UnderWay::default();
-        let (over, is_closed) = poll_fn(|context| self.poll(link, &mut under_way, context)).await?;
-        if is_closed {
+        let over = poll_fn(|context| self.poll(link, &mut under_way, context)).await?;
+        if !matches!(over, Over::GivenUp) {
             match self.way.ask_over(link, &RingAsk::CloseWriter(self.writer), Vec::new(), 0)?.await {
                 // All is durable, and the session ended with the connection.
                 Err(error) if error.kind == Kind::Disconnected => {}
@@ -231,24 +233,24 @@ impl Carrier {
         Ok(over)
     }
 
-    /// Why nothing more is carried, and whether the session is to be closed.
-    fn poll(&self, link: &Link, under_way: &mut UnderWay, context: &mut Context<'_>) -> Poll<Result<(Over, bool)>> {
+    /// Why nothing more is carried.
+    fn poll(&self, link: &Link, under_way: &mut UnderWay, context: &mut Context<'_>) -> Poll<Result<Over>> {
         let leaves = self.follows.as_ref().is_some_and(|way| way.target() != self.way.target());
         loop {
             let block = {
                 let mut state = self.shared.lock();
                 state.carrier = Some(context.waker().clone());
                 if state.failure.is_some() {
-                    return Poll::Ready(Ok((Over::Ended, false)));
+                    return Poll::Ready(Ok(Over::GivenUp));
                 }
                 if state.closing && state.kept.is_empty() {
-                    return Poll::Ready(Ok((Over::Ended, true)));
+                    return Poll::Ready(Ok(Over::Closing));
                 }
                 let next = state.kept.get(state.sent);
                 // An element is on one target as a whole.
-                let stays = leaves && next.map_or(!self.is_within.get(), |next| !begins_within(&next.buffer));
+                let stays = leaves && next.map_or(!self.is_within.get(), |next| !header_of(next).starts_within());
                 if stays && state.sent == 0 {
-                    return Poll::Ready(Ok((Over::Leaves, true)));
+                    return Poll::Ready(Ok(Over::Leaves));
                 }
                 let block = next.filter(|_| !stays && under_way.appends.len() < MOST_PENDING).cloned();
                 state.sent += usize::from(block.is_some());
@@ -302,15 +304,18 @@ impl Carrier {
 
     fn append(&self, link: &Link, block: Arc<Block>) -> Result<Coming> {
         let age = self.now().since(block.accepted);
-        self.is_within.set(Header::read(&block.buffer).is_ok_and(|header| header.continues()));
+        if self.follows.is_some() {
+            self.is_within.set(header_of(&block).continues());
+        }
         let ask = RingAsk::Append { writer: self.writer, number: block.number, age };
         let bytes = Slice::from_owner(OnItsWay { block: Some(block), shared: self.shared.clone() });
         self.way.ask_over(link, &ask, vec![bytes], 0)
     }
 }
 
-fn begins_within(block: &[u8]) -> bool {
-    Header::read(block).is_ok_and(|header| header.starts_within())
+/// The header of a block as it was packed: its checksum comes with its place.
+fn header_of(block: &Block) -> Header {
+    *View::of_sealed(&block.buffer).expect("the recorder packed it").header()
 }
 
 /// Whether it may be over by itself: then the session is resumed, as often as need be.

@@ -365,38 +365,48 @@ fn a_ring_that_is_recorded_as_fast_as_was_promised_leaves_without_dropping_anyth
     }
 }
 
-#[test]
-fn who_follows_a_ring_is_told_all_in_order_whose_recorder_is_cut_off_from_where_it_lay() {
+/// A recorder of elements of several blocks is cut off from where its ring lies, so soon after that was made elsewhere: whether something
+/// came there when it lay elsewhere already.
+fn late(cut: Duration) -> bool {
     let (world, cluster, nodes) = with_ring(9, ALONE);
     let (chance, looker) = (world.random(), cluster.client_machine("looker"));
     let (told, _tail) = follow(&world, &cluster);
     let mut recording = Recording::begin(&cluster, 1);
+    let looked = world.now() + Duration::from_secs(20);
     say(&cluster, &looker, nodes[0], TargetState::Draining);
-    let is_made = || (0..cluster.nodes.len()).any(|node| node != nodes[0] && on(&cluster, node).is_some());
-    let mut steps = 0;
-    while !is_made() {
-        if steps % 20 == 0 {
-            recording.tell_time(&world);
-            recording.offer(&world, chance.below(30_000) as usize);
-            recording.recorder.tick().expect("it goes on");
-        }
-        steps += 1;
-        assert!(steps < 100_000, "it leaves");
-        world.run_for(Duration::from_millis(1));
+    while world.now() + Duration::from_millis(100) < looked {
+        recording.step_of(&world, &*chance, 3);
     }
-    // It reaches the manager, and not what it is to leave: what it has not sent yet waits.
+    // From when its recorder looks whether it is to leave, something is on its way all the time.
+    while (0..cluster.nodes.len()).all(|node| node == nodes[0] || on(&cluster, node).is_none()) {
+        assert!(world.now() < looked + Duration::from_secs(2), "it is made elsewhere");
+        recording.tell_time(&world);
+        recording.offer(&world, 100_000);
+        recording.recorder.tick().expect("it goes on");
+        world.run_for(Duration::from_millis(2));
+    }
+    world.run_for(cut);
     cluster.network().partition(&[&recording.machine.host], &[cluster.node_host(nodes[0])]);
     (0..100).for_each(|_| recording.step_of(&world, &*chance, 3));
     assert_ne!(nodes_of(&cluster, &looker), nodes, "the manager says that it lies elsewhere");
     // What others show is of the new version: who follows asks again.
     read(&cluster, &opened(&cluster, false));
     world.run_for(Duration::from_secs(5));
-    let before = told.borrow().len();
-    assert!(before < recording.accepted.len(), "some of it waits");
+    let before = on(&cluster, nodes[0]).expect("it is there").1;
     cluster.network().heal();
     (0..100).for_each(|_| recording.step_of(&world, &*chance, 3));
     recording.settle(&world);
     world.run_for(Duration::from_secs(10));
     let told: Vec<u64> = told.borrow().iter().filter_map(Found::element).map(|(_, number)| number).collect();
+    let there: Vec<u64> =
+        read(&cluster, &opened(&cluster, false)).iter().filter_map(Found::element).map(|(_, number)| number).collect();
+    assert_eq!(there, recording.accepted, "each is there");
     assert_eq!(told, recording.accepted, "each once, in order");
+    on(&cluster, nodes[0]).expect("it is there").1 > before
+}
+
+#[test]
+fn who_follows_a_ring_is_told_what_comes_where_it_lay_until_its_recorder_goes_on_elsewhere() {
+    let late = (0..12).filter(|step| late(Duration::from_micros(500 * step))).count();
+    assert!(late > 0, "nothing ever came where it lay when it had left");
 }
