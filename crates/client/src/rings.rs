@@ -17,6 +17,7 @@ mod listing;
 mod merge;
 mod moved;
 mod parts;
+mod pins;
 mod rebuild;
 mod relatives;
 mod replaced;
@@ -39,8 +40,8 @@ use followed::Followed;
 use forebay_env::together::all;
 use forebay_model::layout::Raid;
 use forebay_model::query::Query;
-use forebay_model::ring::{Pin, Pinned, RingSpec, RingStatus, Spread};
-use forebay_model::{Bytes, Error, Kind, Rate, Result, TargetId, Timestamp};
+use forebay_model::ring::{RingSpec, RingStatus, Spread};
+use forebay_model::{Bytes, Error, Kind, Rate, Result, TargetId};
 use forebay_wire::command::Reply;
 use forebay_wire::control::files::{ComponentState, CreateRing, Grant, OpenRing};
 use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
@@ -306,114 +307,6 @@ impl Ring {
         }
     }
 
-    /// Preserves everything that still exists between `from` and `to`, both included; in this ring alone. Over several targets all
-    /// have to answer but those that are lost, since what one does not hold it runs over; and there no other pin is the same.
-    pub async fn pin(&self, label: &str, from: Timestamp, to: Timestamp) -> Result<Pinned> {
-        self.pin_along(label, (from, to), &[]).await
-    }
-
-    /// The same, where these pins were made along with it in its relatives.
-    async fn pin_along(
-        &self,
-        label: &str,
-        (from, to): (Timestamp, Timestamp),
-        along: &[(String, u64)],
-    ) -> Result<Pinned> {
-        let places = self.places();
-        let states: Vec<ComponentState> = places.iter().map(Way::state).collect();
-        let data = places.iter().filter(|place| place.component() < self.spread.targets).count();
-        let is_alone = places.len() == 1;
-        if !is_alone {
-            let pins = parts::to_be_pinned(pins_of(&places).await, self.spread, &states, self.path())?;
-            parts::is_new(&pins, label, (from, to), self.path())?;
-        }
-        let asked = all(places.iter().map(|way| async move {
-            match reply(way, RingAsk::Pin { label: label.to_string(), from, to, along: along.to_vec() }).await? {
-                Reply::Pinned(pinned) => checked::pinned(way.target(), pinned),
-                other => Err(crate::cluster::unexpected(&other)),
-            }
-        }));
-        let mut pinned = asked.await;
-        if is_alone {
-            return pinned.remove(0);
-        }
-        let made: Vec<Option<u64>> =
-            pinned.iter().map(|pinned| pinned.as_ref().ok().map(|pinned| pinned.pin.id)).collect();
-        // One that has nothing in the range has nothing to pin.
-        let is_empty = |answer: &Result<Pinned>| matches!(answer, Err(error) if error.kind == Kind::Missing);
-        let has_some = pinned[..data].iter().any(Result::is_ok);
-        let answers: Vec<Result<Option<Pinned>>> = pinned
-            .into_iter()
-            .map(|answer| if has_some && is_empty(&answer) { Ok(None) } else { answer.map(Some) })
-            .collect();
-        match parts::to_be_pinned(answers, self.spread, &states, self.path()) {
-            Ok(parts) => {
-                let parts: Vec<Option<Pinned>> = parts.into_iter().map(Option::flatten).collect();
-                parts::pinned(&parts[..data])
-            }
-            Err(error) => {
-                for (way, id) in places.iter().zip(made) {
-                    if let Some(id) = id {
-                        drop(reply(way, RingAsk::Unpin(id)).await);
-                    }
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Lets go of a pin, and of none of its relatives.
-    pub async fn unpin(&self, pin: u64) -> Result<()> {
-        let places = self.places();
-        if places.len() == 1 {
-            return unpin(&places[0], pin).await;
-        }
-        let pins = parts::answered(pins_of(&places).await, self.spread)?;
-        let mut is_found = false;
-        for (way, pins) in places.iter().zip(&pins) {
-            for (_, found) in parts::numbered(pins.as_deref().unwrap_or(&[])).into_iter().filter(|(id, _)| *id == pin) {
-                unpin(way, found.id).await?;
-                is_found = true;
-            }
-        }
-        if !is_found && self.is_alone() {
-            // It may be known by the number that it had before the ring left its target.
-            let former = self.ways[0].former().filter(|former| former.state() != ComponentState::Missed);
-            if let Some(former) = former {
-                return unpin(&former, pin).await;
-            }
-        }
-        if is_found { Ok(()) } else { Err(Error::missing(format!("{} has no pin {pin}", self.path()))) }
-    }
-
-    /// The pins, oldest first.
-    pub async fn pins(&self) -> Result<Vec<Pin>> {
-        let places = self.places();
-        let mut pins = pins_of(&places).await;
-        if places.len() == 1 {
-            return pins.remove(0);
-        }
-        let pins = parts::answered(pins, self.spread)?;
-        let of = |component: u32| {
-            let there = places.iter().zip(&pins).filter(|(place, _)| place.component() == component);
-            there.filter_map(|(_, pins)| pins.clone()).reduce(|now, before| parts::joined(&before, &now))
-        };
-        match self.is_alone() {
-            true => Ok(parts::of_one(&of(0).unwrap_or_default())),
-            false => Ok(parts::pins(&(0..self.spread.targets).map(of).collect::<Vec<_>>())),
-        }
-    }
-
-    /// Where its parts lie, and lay as long as something of them is there; those with the parity last.
-    fn places(&self) -> Vec<Way> {
-        let formers = self.ways.iter().filter_map(Way::former);
-        // What is lost with a target it lay on before is nowhere.
-        let formers = formers.filter(|former| former.state() != ComponentState::Missed);
-        let mut places: Vec<Way> = self.ways.iter().cloned().chain(formers).collect();
-        places.sort_by_key(|place| place.component() == self.spread.targets);
-        places
-    }
-
     /// Begins to record, as session `writer`, over connections of its own. Who waits for what it recorded to be durable
     /// bears a silence of `limit`.
     pub async fn record(&self, writer: u64, limit: Duration) -> Result<RingWriter> {
@@ -469,16 +362,6 @@ impl Ring {
     }
 }
 
-async fn pins_of(places: &[Way]) -> Vec<Result<Vec<Pin>>> {
-    all(places.iter().map(|place| async move {
-        match reply(place, RingAsk::Pins).await? {
-            Reply::Pins(pins) => checked::pins(place.target(), pins),
-            other => Err(crate::cluster::unexpected(&other)),
-        }
-    }))
-    .await
-}
-
 async fn reply(way: &Way, ask: RingAsk) -> Result<Reply> {
     let (answer, ..) = way.ask(&ask).await?;
     forebay_wire::read_body(&answer.body)
@@ -487,13 +370,6 @@ async fn reply(way: &Way, ask: RingAsk) -> Result<Reply> {
 async fn resize(way: &Way, capacity: Bytes) -> Result<Bytes> {
     match reply(way, RingAsk::Resize(capacity)).await? {
         Reply::Capacity(capacity) => checked::capacity(way.target(), capacity),
-        other => Err(crate::cluster::unexpected(&other)),
-    }
-}
-
-async fn unpin(way: &Way, pin: u64) -> Result<()> {
-    match reply(way, RingAsk::Unpin(pin)).await? {
-        Reply::Done => Ok(()),
         other => Err(crate::cluster::unexpected(&other)),
     }
 }

@@ -120,19 +120,19 @@ impl Way {
     }
 
     fn beside_it(&self, moved: bool) -> Option<Way> {
-        let moving = self.moving().filter(|moving| moving.moved == moved && self.bound.is_none())?;
-        let bound = Some(moving.place?.target);
+        let grant = self.known.grant.borrow();
+        let moving = self.moving(&grant).filter(|moving| moving.moved == moved && self.bound.is_none())?;
+        let bound = Some(moving.place.as_ref()?.target);
         Some(Way { bound, ..self.clone() })
     }
 
-    fn moving(&self) -> Option<Moving> {
-        let grant = self.known.grant.borrow();
-        grant.moving.iter().find(|moving| moving.component as usize == self.component).cloned()
+    fn moving<'g>(&self, grant: &'g Grant) -> Option<&'g Moving> {
+        grant.moving.iter().find(|moving| moving.component as usize == self.component)
     }
 
     /// Whether it is to leave the target on which it lies.
     pub(crate) fn is_to_leave(&self) -> bool {
-        self.moving().is_some_and(|moving| !moving.moved)
+        self.moving(&self.known.grant.borrow()).is_some_and(|moving| !moving.moved)
     }
 
     /// Whether what it had is made of others if it is lost.
@@ -227,8 +227,7 @@ impl Way {
     fn lying<'g>(&self, grant: &'g Grant) -> Result<&'g Component> {
         let now = &grant.components[self.component];
         let Some(target) = self.bound.filter(|bound| *bound != now.target) else { return Ok(now) };
-        let moving = grant.moving.iter().find(|moving| moving.component as usize == self.component);
-        let place = moving.and_then(|moving| moving.place.as_ref()).filter(|place| place.target == target);
+        let place = self.moving(grant).and_then(|moving| moving.place.as_ref()).filter(|place| place.target == target);
         let gone = || Error::disconnected(format!("nothing of {} is on target {target} any more", self.path()));
         place.ok_or_else(gone)
     }

@@ -154,9 +154,7 @@ impl Granting<'_> {
                 Some(Absence::Filling(_)) => ComponentState::Filling,
                 Some(Absence::Emptying(client)) if client == self.by.client && write => ComponentState::Emptying,
                 Some(Absence::Emptying(_) | Absence::Missed) => {
-                    let object = object(attributes.volume, file, component);
-                    let (capability, secret) = (Vec::new(), Hidden(Vec::new()));
-                    components.push(Component { target, object, capability, secret, state: ComponentState::Missed });
+                    components.push(missed(target, object(attributes.volume, file, component)));
                     continue;
                 }
             };
@@ -206,20 +204,10 @@ impl Granting<'_> {
                 (false, _) => Rights::NONE,
             };
             let bytes = 0..most_of_ring(layout.striping, component, inode.attributes.size).0;
-            let place = there.map(|it| {
-                let granted = self.component(
-                    (file, component),
-                    inode,
-                    it.target,
-                    (rights | read | Rights::GET_ATTRIBUTES, bytes),
-                );
-                match is_lost(self.cluster, it.target) {
-                    true => {
-                        let (capability, secret) = (Vec::new(), Hidden(Vec::new()));
-                        Component { capability, secret, state: ComponentState::Missed, ..granted }
-                    }
-                    false => granted,
-                }
+            let allowed = (rights | read | Rights::GET_ATTRIBUTES, bytes);
+            let place = there.map(|it| match is_lost(self.cluster, it.target) {
+                true => missed(it.target, object(inode.attributes.volume, file, component)),
+                false => self.component((file, component), inode, it.target, allowed),
             });
             moving.push(Moving { component, place, moved });
         }
@@ -264,6 +252,11 @@ impl Granting<'_> {
         let capability = capability.to_bytes().to_vec();
         Component { target, object, capability, secret, state: ComponentState::Whole }
     }
+}
+
+/// A component that nobody is given anything of.
+fn missed(target: TargetId, object: ObjectId) -> Component {
+    Component { target, object, capability: Vec::new(), secret: Hidden(Vec::new()), state: ComponentState::Missed }
 }
 
 /// The most that a part of a ring may take of so many bytes in all: parity takes more than its share, by its tables.

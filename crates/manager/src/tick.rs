@@ -268,7 +268,7 @@ impl Manager {
                     count.to_move += u64::from(is_moved);
                 });
             }
-            if give_up_lost(&mut draft, &self.cluster, file, layout, (now, &self.settings))? || is_new {
+            if give_up_lost(&mut draft, &self.cluster, file, layout, ring, (now, &self.settings))? || is_new {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
             }

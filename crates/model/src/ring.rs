@@ -359,6 +359,24 @@ pub struct Beginning {
     pub number: u64,
 }
 
+impl Beginning {
+    /// No ring has as many elements, nor a session as many blocks, so that what comes can be counted on from there.
+    pub const MOST: u64 = 1 << 56;
+
+    /// [`crate::Kind::Usage`] if no other target can have so much.
+    pub fn check(&self) -> Result<()> {
+        match self.sequence.max(self.number) < Beginning::MOST {
+            true => Ok(()),
+            false => Err(Error::usage(format!(
+                "a ring cannot begin with element {} behind block {}: both are below {}; ask for the status of where it was",
+                self.sequence,
+                self.number,
+                Beginning::MOST
+            ))),
+        }
+    }
+}
+
 /// A preserved range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {

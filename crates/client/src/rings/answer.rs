@@ -62,8 +62,10 @@ pub(super) struct PartAnswer {
     behind: Option<(Way, RingQuery)>,
     /// The part that is followed where it lay, as it does not go on yet where it lies.
     stays: Option<Way>,
-    /// What has a lower number is not of the place that answers.
-    begins: u64,
+    /// Whether the place that answers began with what another one had: lower numbers were not run over there.
+    has_begun_late: bool,
+    /// Elements that it counts as expired for that.
+    before: u64,
     /// What is told first.
     missing: Option<Gap>,
     /// Of what was given before.
@@ -74,10 +76,9 @@ impl PartAnswer {
     pub(super) async fn open(way: Way, query: RingQuery) -> Result<PartAnswer> {
         let Some(former) = way.former() else {
             // Where it lay before it is lost: what is not there is made of others.
-            let is_made = way.state() == ComponentState::Filling;
-            let begins = if is_made { replaced::own_status(&way).await?.begins } else { 0 };
+            let has_begun_late = way.state() == ComponentState::Filling;
             let mut answer = PartAnswer::ask_one(way, query).await?;
-            answer.begins = begins;
+            answer.has_begun_late = has_begun_late;
             return Ok(answer);
         };
         // Before that is known, nothing is asked: what is recorded there until then is given there.
@@ -95,9 +96,9 @@ impl PartAnswer {
             // The ring has run over it meanwhile.
             Err(_) if way.former().is_none() => PartAnswer::ask_one(way, query).await,
             Err(error) if !way.is_covered() && is_gone(&error) => {
-                let (begins, missing) = moved::gap_before(&way, &query).await?;
+                let missing = moved::gap_before(&way, &query).await?;
                 let mut answer = PartAnswer::ask_one(way, query).await?;
-                (answer.begins, answer.missing) = (begins, missing);
+                (answer.has_begun_late, answer.missing) = (true, missing);
                 Ok(answer)
             }
             Err(error) => Err(error),
@@ -115,7 +116,8 @@ impl PartAnswer {
             coming: None,
             behind: None,
             stays: None,
-            begins: 0,
+            has_begun_late: false,
+            before: 0,
             missing: None,
             summary,
         };
@@ -142,19 +144,19 @@ impl PartAnswer {
                     let mut batch = Batch { items, payload };
                     check(&batch)?;
                     self.coming = Some(self.ask()?);
-                    self.leave_out_what_is_before(&mut batch);
+                    self.leave_out_what_is_before(&mut batch).await?;
                     return Ok(Part::Batch(batch));
                 }
                 (PartHead::End(end), _) => {
-                    let end = sum(self.summary, end);
+                    let expired = end.expired.saturating_sub(self.before);
+                    let end = sum(self.summary, QuerySummary { expired, ..end });
                     let Some((way, query)) = self.behind.take() else { return Ok(Part::End(end)) };
                     let left = query.limit.map(|limit| limit.saturating_sub(end.elements));
                     if left == Some(0) {
                         return Ok(Part::End(end));
                     }
-                    let begins = replaced::own_status(&way).await?.begins;
                     let mut next = PartAnswer::ask_one(way, RingQuery { limit: left, ..query }).await?;
-                    (next.begins, next.summary) = (begins, end);
+                    (next.has_begun_late, next.summary) = (true, end);
                     *self = next;
                 }
             }
@@ -162,15 +164,20 @@ impl PartAnswer {
     }
 
     /// What has a lower number than the first that was ever recorded there was not run over there.
-    fn leave_out_what_is_before(&mut self, batch: &mut Batch) {
-        let (begins, expired) = (self.begins, &mut self.summary.expired);
+    async fn leave_out_what_is_before(&mut self, batch: &mut Batch) -> Result<()> {
+        let tells_of_some = || batch.items.iter().any(|item| matches!(item, Item::Expired { .. }));
+        if !self.has_begun_late || !tells_of_some() {
+            return Ok(());
+        }
+        let (begins, before) = (replaced::own_status(&self.way).await?.begins, &mut self.before);
         batch.items.retain_mut(|item| {
             let Item::Expired { from, to } = item else { return true };
             let end = (*to).min(begins);
-            *expired = expired.saturating_sub(end.saturating_sub(*from));
+            *before += end.saturating_sub(*from);
             *from = (*from).max(end);
             from < to
         });
+        Ok(())
     }
 
     async fn next_head(&mut self) -> Result<(PartHead, Vec<u8>)> {

@@ -1,11 +1,11 @@
 //! What a node says of its part of a ring, before anything is calculated with it: absurd numbers are an error of that node.
 
-use forebay_model::ring::{Pin, Pinned, RingState, RingStatus};
+use forebay_model::ring::{Beginning, Pin, Pinned, RingState, RingStatus};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_wire::command::WriterOpened;
 
 /// No number of one part is as large, so that those of all parts can be added.
-const MOST: u64 = 1 << 56;
+const MOST: u64 = Beginning::MOST;
 /// Nor is the memory in which a part takes blocks in.
 const MOST_STAGING: Bytes = Bytes::gib(64);
 
@@ -21,6 +21,7 @@ pub(super) fn status(target: TargetId, status: RingStatus) -> Result<RingStatus>
         ("pinned segments", status.pinned_segments),
         ("next sequence", status.next_sequence),
         ("readable sequence", status.readable_sequence),
+        ("beginning", status.begins),
         ("written bytes", status.written.0),
         ("elements", status.elements),
         ("missed deadlines", status.missed_deadlines),

@@ -85,8 +85,17 @@ pub(super) async fn goes_on(way: &Way) -> Result<bool> {
     Ok(!before.recording && has_begun)
 }
 
-/// What a part says of itself in two places.
-pub(super) fn joined(before: RingStatus, now: RingStatus) -> RingStatus {
+/// What a part says of itself, of what it says where it lies and where it lay.
+pub(super) fn both(way: &Way, before: Result<RingStatus>, now: RingStatus) -> Result<RingStatus> {
+    match before {
+        Ok(before) => Ok(joined(before, now)),
+        // Nothing makes what it had, or the ring has run over that meanwhile.
+        Err(_) if !way.is_covered() || way.former().is_none() => Ok(now),
+        Err(error) => Err(error),
+    }
+}
+
+fn joined(before: RingStatus, now: RingStatus) -> RingStatus {
     let mut both = now;
     both.segments += before.segments;
     both.pinned_segments += before.pinned_segments;
@@ -106,12 +115,12 @@ pub(super) fn joined(before: RingStatus, now: RingStatus) -> RingStatus {
 }
 
 /// What is missing of a part that cannot be asked where it lay before, if a query asks for it: all up to what there is where it lies, as
-/// far as anything is known of times. Also the number of the first element there.
-pub(super) async fn gap_before(way: &Way, query: &RingQuery) -> Result<(u64, Option<Gap>)> {
+/// far as anything is known of times.
+pub(super) async fn gap_before(way: &Way, query: &RingQuery) -> Result<Option<Gap>> {
     let own = replaced::own_status(way).await?;
     let parsed = Query::parse(&query.text, &own.spec.key_set()?, query.now)?;
     let ((from, to), (first, _)) = (parsed.time_range(), parsed.seq_range());
     let end = own.oldest.map_or(way.nodes().env().clock.wall(), |oldest| Timestamp(oldest.0.saturating_sub(1)));
     let gap = Gap { cause: Cause::TargetAway, count: None, first: way.created().max(from), last: end.min(to) };
-    Ok((own.begins, Some(gap).filter(|gap| gap.first <= gap.last && first < own.begins.max(1))))
+    Ok(Some(gap).filter(|gap| gap.first <= gap.last && first < own.begins.max(1)))
 }

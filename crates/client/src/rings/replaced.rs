@@ -105,12 +105,7 @@ async fn look(way: &Way, ways: &[Way]) -> Result<()> {
 pub(super) async fn status(way: &Way) -> Result<RingStatus> {
     let now = own_status(way).await?;
     let Some(former) = way.former() else { return Ok(now) };
-    match own_status(&former).await {
-        Ok(before) => Ok(moved::joined(before, now)),
-        // Nothing makes what it had, or the ring has run over that meanwhile.
-        Err(_) if !way.is_covered() || way.former().is_none() => Ok(now),
-        Err(error) => Err(error),
-    }
+    moved::both(way, own_status(&former).await, now)
 }
 
 /// What one part says of itself in the one place to which this way leads.

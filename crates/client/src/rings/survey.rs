@@ -129,12 +129,8 @@ impl Ring {
         let left = formers.iter().zip(before).map(|(way, status)| part((way, status), PartState::Left));
         let parts = now.chain(left).collect();
         for (former, before) in formers.iter().zip(before) {
-            let now = &mut statuses[former.component() as usize];
-            *now = match (before.clone(), now.clone()) {
-                (Ok(before), Ok(now)) => Ok(moved::joined(before, now)),
-                (Err(error), Ok(_)) if former.is_covered() => Err(error),
-                (_, now) => now,
-            };
+            let at = former.component() as usize;
+            statuses[at] = statuses[at].clone().and_then(|now| moved::both(&self.ways[at], before.clone(), now));
         }
         KnownRing {
             name: self.path().to_string(),

@@ -216,25 +216,26 @@ pub(super) fn leave_behind(
     draft.put(key, &Orders { volume: inode.attributes.volume, version, due, pending })
 }
 
-/// Gives up what lies on targets that are lost, as far as a file can do without; whether there was anything.
+/// Gives up what lies on targets that are lost, as far as a file can do without; whether there was anything. `ring` says what of a ring lies
+/// beside its layout.
 pub(crate) fn give_up_lost(
     draft: &mut Draft<'_>,
     cluster: &Cluster,
     file: FileId,
     mut layout: Layout,
+    ring: RingMoves,
     (now, settings): (Now, &Settings),
 ) -> Result<bool> {
     let mut lost = layout.components();
     lost.retain(|(component, target)| is_lost(cluster, *target) && layout.absence(*component) != Some(Absence::Missed));
-    let ring: Option<RingMoves> = draft.read(&keys::ring_moves(file))?;
-    let is_former_lost = ring.iter().flat_map(RingMoves::places).any(|(_, target)| is_lost(cluster, target));
+    let is_former_lost = ring.places().any(|(_, target)| is_lost(cluster, target));
     if lost.is_empty() && !is_former_lost {
         return Ok(false);
     }
     let (mut is_new, inode) = (false, place::inode(&*draft, file)?);
     if inode.attributes.kind != FileKind::File {
         let due = now.wall.after(settings.life + SKEW);
-        return lose_parts(draft, cluster, Found { file, inode }, layout, (&lost, due));
+        return lose_parts(draft, cluster, Found { file, inode }, (layout, ring), (&lost, due));
     }
     // What was never written lacks nothing, and has no objects by which somebody could be answered.
     if !inode.written {

@@ -30,13 +30,12 @@ pub(super) fn lose_parts(
     draft: &mut Draft<'_>,
     cluster: &Cluster,
     Found { file, inode }: Found,
-    mut layout: Layout,
+    (mut layout, RingMoves(mut moves)): (Layout, RingMoves),
     (lost, due): (&[(u32, TargetId)], Timestamp),
 ) -> Result<bool> {
     // What nothing can be made of stays as it is: the target may be taken back.
     let mut is_new =
         lost.iter().filter(|(component, _)| give_up_one(file, &inode, &mut layout, *component).is_ok()).count() > 0;
-    let RingMoves(mut moves) = draft.read(&keys::ring_moves(file))?.unwrap_or_default();
     let gone: Vec<RingMove> = moves.extract_if(.., |it| it.moved && is_lost(cluster, it.target)).collect();
     for left in gone {
         let component = left.component;

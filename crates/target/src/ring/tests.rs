@@ -185,6 +185,9 @@ fn a_ring_that_goes_on_with_what_another_target_has_begins_with_its_numbers_what
     fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
     let beginning = Beginning { sequence: 1000, writer: 7, number: 30 };
     fake.run(target.begin_ring("/a", beginning)).unwrap();
+    for absurd in [Beginning { sequence: u64::MAX, ..beginning }, Beginning { number: u64::MAX, ..beginning }] {
+        assert_eq!(fake.run(target.begin_ring("/a", absurd)).unwrap_err().kind, Kind::Usage, "nothing could follow it");
+    }
     assert_eq!(fake.run(target.begin_ring("/b", beginning)).unwrap_err().kind, Kind::Missing);
     drop(target);
     fake.kill();

@@ -342,8 +342,9 @@ impl Target {
     }
 
     /// Has a ring into which nothing was ever recorded go on with what another target has; durable when it is answered. One that
-    /// has something stays as it is.
+    /// has something stays as it is. [`forebay_model::Kind::Usage`] if no other target can have so much.
     pub async fn begin_ring(&self, name: &str, beginning: Beginning) -> Result<()> {
+        beginning.check()?;
         let ring = self.ring(name)?;
         ring.ready().await?;
         match ring.begin(beginning) {
