@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) watcher: Option<Waker>,
     /// Whether there is no connection now.
     pub(crate) is_broken: bool,
+    /// Whether a block is to begin with an element soon, as blocks are to go elsewhere from there on.
+    pub(crate) is_leaving: bool,
     /// Up to here somebody waits for blocks to be durable.
     pub(crate) wanted: u64,
     /// What was given up and not told of yet.
@@ -67,6 +69,7 @@ impl State {
             carrier: None,
             watcher: None,
             is_broken: false,
+            is_leaving: false,
             wanted: 0,
             lost: Vec::new(),
         }

@@ -154,7 +154,7 @@ pub trait WriterLink: Send {
         Vec::new()
     }
 
-    /// Where elements may be split.
+    /// Where elements may be split now.
     fn splitting(&self) -> Splitting {
         Splitting::Anywhere
     }

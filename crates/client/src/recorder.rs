@@ -72,12 +72,11 @@ pub struct Recorder {
     /// Whether the next element needs more than packing: gaps wait, an element in pieces is under way, or all is over.
     attention: bool,
     caller_width: usize,
-    /// Room in a block that is worth beginning an element in that may be split.
+    /// Room in a block that is worth beginning an element in that may be split anywhere.
     worth_splitting: usize,
     dispatch: Dispatch,
     spec: RingSpec,
     overflow: Overflow,
-    splitting: Splitting,
     /// Gaps that wait to be stored, at the place of their cause.
     waiting: [Option<Gap>; Cause::CODES],
     losses: Losses,
@@ -93,19 +92,13 @@ impl Recorder {
         let (dispatch, opened) = Dispatch::open(peer, ring)?;
         let WriterOpened { spec, newest, .. } = opened;
         let keys = KeySet::parse(&spec.keys)?;
-        let splitting = dispatch.splitting();
-        let worth_splitting = match splitting {
-            Splitting::Anywhere => WORTH_SPLITTING.max(keys.reach() as usize),
-            Splitting::FromABlock | Splitting::Nowhere => usize::MAX,
-        };
         let mut recorder = Recorder {
             packer: Packer::new(dispatch.writer()),
             floor: i64::MIN,
             newest: i64::MIN,
             attention: newest.is_some(),
             caller_width: keys.caller_width(),
-            worth_splitting,
-            splitting,
+            worth_splitting: WORTH_SPLITTING.max(keys.reach() as usize),
             dispatch,
             overflow: options.overflow.unwrap_or(spec.overflow),
             spec,
@@ -128,7 +121,7 @@ impl Recorder {
 
     /// The largest element that the ring takes.
     pub fn largest_element(&self) -> Bytes {
-        match self.splitting {
+        match self.dispatch.splitting() {
             Splitting::Nowhere => Bytes(largest_piece(self.spec.block.0 as usize, self.caller_width) as u64),
             Splitting::Anywhere | Splitting::FromABlock => Bytes(self.spec.capacity.0 / 4),
         }
@@ -301,7 +294,7 @@ impl Recorder {
 
     fn too_large(&self, length: u64) -> Error {
         let (ring, largest) = (&self.dispatch.ring, self.largest_element());
-        Error::usage(match self.splitting {
+        Error::usage(match self.dispatch.splitting() {
             Splitting::Nowhere => format!(
                 "an element of {} is too large for {ring}, which has parity and blocks of {}, and takes elements of up to {largest}: \
                  make it with larger blocks, or without parity",

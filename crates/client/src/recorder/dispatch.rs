@@ -64,7 +64,7 @@ impl Dispatch {
         self.writer
     }
 
-    /// Where elements may be split.
+    /// Where elements may be split now.
     pub(super) fn splitting(&self) -> Splitting {
         self.link.as_ref().map_or(Splitting::Anywhere, |link| link.splitting())
     }

@@ -1,6 +1,7 @@
 //! Elements that come in pieces, and those that take more than a block.
 
 use super::{Recorder, stopped};
+use crate::peer::Splitting;
 use forebay_model::ring::Overflow;
 use forebay_model::{Cause, Error, Gap, Result, Timestamp};
 
@@ -45,8 +46,11 @@ impl Recorder {
                 dropped = true;
                 break;
             }
-            let room = self.packer.room(caller_keys.len());
-            if (room >= self.worth_splitting || self.packer.is_empty()) && self.packer.begin(time, caller_keys, cut) {
+            let may_begin = self.packer.is_empty() || {
+                let room = self.packer.room(caller_keys.len());
+                room >= self.worth_splitting && self.dispatch.splitting() == Splitting::Anywhere
+            };
+            if may_begin && self.packer.begin(time, caller_keys, cut) {
                 break;
             }
             self.send_block()?;

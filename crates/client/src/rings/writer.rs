@@ -240,6 +240,7 @@ impl Carrier {
             let block = {
                 let mut state = self.shared.lock();
                 state.carrier = Some(context.waker().clone());
+                state.is_leaving = leaves;
                 if state.failure.is_some() {
                     return Poll::Ready(Ok(Over::GivenUp));
                 }
@@ -353,7 +354,11 @@ impl WriterLink for RingWriter {
     }
 
     fn splitting(&self) -> Splitting {
-        self.splitting
+        match self.splitting {
+            // Else a ring of large elements might never come to a block that begins with one.
+            Splitting::Anywhere if self.outbox.shared.lock().is_leaving => Splitting::FromABlock,
+            splitting => splitting,
+        }
     }
 
     fn unsettled(self: Box<Self>) -> VecDeque<Block> {

@@ -5,6 +5,7 @@ use super::replaced::{nodes_of, until_replaced};
 use super::spread::{STRIPED, Tally, WITH_PARITY, heal, make_ring, missing, steps, strike};
 use super::*;
 use forebay_client::rings::PartState;
+use forebay_model::block::largest_piece;
 use forebay_model::ring::Spread;
 
 const ALONE: Spread = Spread { targets: 1, parity: false };
@@ -409,4 +410,33 @@ fn late(cut: Duration) -> bool {
 fn who_follows_a_ring_is_told_what_comes_where_it_lay_until_its_recorder_goes_on_elsewhere() {
     let late = (0..12).filter(|step| late(Duration::from_micros(500 * step))).count();
     assert!(late > 0, "nothing ever came where it lay when it had left");
+}
+
+#[test]
+fn a_ring_of_which_no_block_begins_with_an_element_leaves_all_the_same() {
+    let world = Rc::new(World::new(10));
+    let cluster = Cluster::new(world.clone(), spec(6));
+    let (looker, block) = (cluster.client_machine("looker"), Bytes::kib(256));
+    let rings = looker.files.rings();
+    world.run(async move {
+        let spec = RingSpec { block, flush_interval: Duration::from_secs(2), ..spec_of_ring() };
+        rings.create(spec, RING_MODE).await.expect("there is room");
+    });
+    let drained = nodes_of(&cluster, &looker)[0];
+    let mut recording = Recording::begin(&cluster, 1);
+    // From where the first ends, each takes two blocks.
+    recording.offer(&world, 100_000);
+    say(&cluster, &looker, drained, TargetState::Draining);
+    let end = world.now() + Duration::from_secs(60);
+    let goes_on = |node: usize| on(&cluster, node).is_some_and(|(first, next)| first < next);
+    while (0..cluster.nodes.len()).all(|node| node == drained || !goes_on(node)) {
+        assert!(world.now() < end, "it goes on elsewhere");
+        recording.tell_time(&world);
+        recording.offer(&world, 2 * largest_piece(block.0 as usize, 0) - 16);
+        recording.recorder.tick().expect("it goes on");
+        world.run_for(Duration::from_millis(300));
+    }
+    recording.settle(&world);
+    let there = read(&cluster, &opened(&cluster, false));
+    assert!(there.iter().filter_map(Found::element).map(|(_, number)| number).eq(recording.accepted.iter().copied()));
 }
