@@ -35,13 +35,13 @@ def read_catalog(device):  # superblock.md, checkpoint.md
             return target, layout, p.many(lambda: read_ring(p))
     sys.exit("not a target of format version 1, or no whole superblock and checkpoint is left")
 def read_ring(p):  # what is not returned is passed over
-    n, name, (*_, block, _, _) = p.int(), p.text(), p.ints(6)
+    _, name, (*_, block, _, _) = p.int(), p.text(), p.ints(6)
     p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text)
     groups, without_logs, segment = p.many(lambda: p.some(p.int)), p.byte(), p.int()
     slots, _, (walk, *_) = p.many(lambda: p.some(lambda: p.ints(22)[0])), p.many(p.int), p.ints(4)
     relatives, held = lambda: p.many(lambda: (p.text(), p.int())), lambda: p.many(lambda: p.ints(2))
     p.many(lambda: (p.int(), p.text(), p.ints(6), relatives(), held(), p.byte())), held(), p.ints(2)  # pins, writers, fence, begins
-    return n, name, groups, without_logs, segment, block, slots, walk
+    return p.ints(3)[:2], name, groups, without_logs, segment, block, slots, walk
 NAMES = ("magic version head flags target ring segment slot index at durable epoch first base min max writer number "
          "total payload lengths times keys gaps entries payload_crc body_crc cuts").split()
 def headers(data, *place):  # block.md: whole headers where they say they are, by segment
@@ -85,8 +85,8 @@ def elements(blocks, before=None, parts=None):
             if parts is not None and not goes_on: yield h["first"] + i, time, b"".join(parts)
         before = h["writer"], h["number"]
 def main(path, wanted=None, how=None):
-    target, (groups_at, group, log, _), rings = read_catalog(device := open(path, "rb"))
-    for ring, name, groups, without_logs, segment, block, slots, walk in rings:
+    _, (groups_at, group, log, _), rings = read_catalog(device := open(path, "rb"))
+    for (target, ring), name, groups, without_logs, segment, block, slots, walk in rings:  # as which it was made
         n = (group - (0 if without_logs else log)) // segment  # segments in a group
         place = {i * n + k: groups_at + g * group + k * segment
                  for i, g in enumerate(groups) if g is not None for k in range(n)}

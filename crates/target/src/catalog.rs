@@ -127,6 +127,24 @@ impl Segment {
     }
 }
 
+/// As which ring a ring was made: what its blocks and trailers say, wherever it was moved since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The target on which it was made.
+    pub target: u128,
+    /// Its id there.
+    pub ring: u64,
+    /// What is added to the epoch of the target that has it: what is written there is newer than all that was written where it lay.
+    pub epochs: u64,
+}
+
+impl Origin {
+    /// Of a ring that is made here.
+    pub fn here(target: u128, ring: RingId) -> Origin {
+        Origin { target, ring: ring.0, epochs: 0 }
+    }
+}
+
 /// Everything that is kept of a ring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RingRecord {
@@ -159,6 +177,8 @@ pub struct RingRecord {
     pub fence: u64,
     /// Sequence of the first element that was ever recorded, or will be. After the catalog was made anew, of the first that is known.
     pub begins: u64,
+    /// As which it was made.
+    pub origin: Origin,
 }
 
 /// The last block of each of the writer sessions seen last: what a session that resumes need not send again.
@@ -182,6 +202,11 @@ impl Writers {
             self.0.remove(0);
         }
         self.0.push((writer, number));
+    }
+
+    /// Whether these are as many as are remembered at the most.
+    pub(crate) fn is_short(&self) -> bool {
+        self.0.len() <= Writers::MOST
     }
 
     /// Takes note of all that `later` knows.
@@ -289,7 +314,7 @@ const SEGMENT_RECORD: u64 = 96;
 
 impl RingRecord {
     /// A ring of which nothing is written yet; its slots are still to be laid out.
-    pub fn empty(spec: RingSpec, groups: Vec<Option<u32>>, without_logs: bool) -> RingRecord {
+    pub fn empty(spec: RingSpec, groups: Vec<Option<u32>>, without_logs: bool, origin: Origin) -> RingRecord {
         RingRecord {
             segment: spec.segment,
             spec,
@@ -305,6 +330,7 @@ impl RingRecord {
             writers: Writers::default(),
             fence: 0,
             begins: 0,
+            origin,
         }
     }
 

@@ -222,6 +222,11 @@ pub(crate) struct Fake {
 impl Fake {
     /// A device of `size`.
     pub(crate) fn new(size: Bytes, rotates: bool) -> Fake {
+        Fake::with_chance(size, rotates, 7)
+    }
+
+    /// The same with numbers by chance that begin otherwise.
+    pub(crate) fn with_chance(size: Bytes, rotates: bool, seed: u64) -> Fake {
         let time = Rc::new(Time::default());
         let disk = Memory {
             size,
@@ -234,7 +239,7 @@ impl Fake {
             reads: Rc::default(),
             lost: RefCell::default(),
         };
-        Fake { executor: Executor::new(|| ()), time, disk: Rc::new(disk), random: Rc::new(Numbers(Cell::new(7))) }
+        Fake { executor: Executor::new(|| ()), time, disk: Rc::new(disk), random: Rc::new(Numbers(Cell::new(seed))) }
     }
 
     /// All that a target may touch.

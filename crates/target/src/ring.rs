@@ -8,14 +8,16 @@
 //! no cleaner.
 
 mod durable;
+pub(crate) mod image;
 mod memory;
 mod pins;
+pub mod portrait;
 pub(crate) mod recover;
 mod segments;
 
 pub use memory::MemoryLimit;
 
-use crate::catalog::{RingRecord, Segment, Writers};
+use crate::catalog::{Origin, RingRecord, Segment, Writers};
 use crate::promise::Signal;
 use crate::schedule::Event;
 use crate::segment::{Builder, Tables};
@@ -57,6 +59,8 @@ pub struct Ring {
     pub id: RingId,
     /// Its keys.
     pub keys: KeySet,
+    /// What its blocks say of where they belong.
+    pub(crate) origin: Origin,
     core: Rc<Core>,
     staging: Slab,
     work: RefCell<Work>,
@@ -169,10 +173,11 @@ impl Ring {
     /// A ring as the catalog knows it. [`Ring::run`] makes it work.
     pub(crate) fn new(core: Rc<Core>, id: RingId, staging: Slab, keys: KeySet) -> Rc<Ring> {
         let now = core.disk.env().clock.now();
-        let next_element = core.with_ring(id, |r| r.path_element);
+        let (next_element, origin) = core.with_ring(id, |r| (r.path_element, r.origin));
         Rc::new(Ring {
             id,
             keys,
+            origin,
             core,
             staging,
             work: RefCell::new(Work {
@@ -204,6 +209,11 @@ impl Ring {
 
     pub(crate) fn core(&self) -> &Rc<Core> {
         &self.core
+    }
+
+    /// The epoch of what is written now.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.core.epoch() + self.origin.epochs
     }
 
     /// Starts tasks on the loop of the ring's target.
@@ -453,14 +463,14 @@ impl Ring {
         let open = open.as_mut().expect("a segment is open");
         let offset = open.end;
         let stamp = Stamp {
-            target: self.core.target_id(),
-            ring: self.id.0,
+            target: self.origin.target,
+            ring: self.origin.ring,
             segment: open.summary.sequence,
             slot: open.slot,
             index: open.builder.blocks(),
             offset,
             durable_blocks: open.durable_blocks,
-            epoch: self.core.epoch(),
+            epoch: self.epoch(),
             first_sequence: *next_element,
         };
         let view = View::of_sealed(&arrival.buffer)?;

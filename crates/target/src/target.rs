@@ -24,6 +24,7 @@ use forebay_env::{Env, Slab};
 use forebay_model::ring::{RingSpec, RingStatus};
 use forebay_model::{Bytes, Error, Kind, Moment, Profile, Rate, Result, RingId, TargetId};
 use heaps::OpenHeaps;
+use rings::received::Received;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -62,6 +63,10 @@ pub struct Target {
     heaps: OpenHeaps,
     /// One is made, opened or deleted at a time.
     opening_heaps: Gate,
+    /// Rings that come from elsewhere, and are not all there.
+    received_rings: RefCell<BTreeMap<String, Received>>,
+    /// Something is done with one of these at a time.
+    receiving_rings: Gate,
     complaints: Vec<String>,
 }
 
@@ -333,6 +338,8 @@ impl Target {
             objects,
             heaps: OpenHeaps::default(),
             opening_heaps: Gate::default(),
+            received_rings: RefCell::default(),
+            receiving_rings: Gate::default(),
             complaints,
         });
         for id in ids {

@@ -5,7 +5,7 @@
 //! What is found is judged as opening and reading judge it: by the same survey of the rings' tails (`ring/recover.rs`),
 //! the same stamps and the same checksums. Nobody may write the device meanwhile.
 
-use crate::catalog::{GroupClass, Segment};
+use crate::catalog::{GroupClass, Origin, Segment};
 use crate::heap::audit::{self, HeapFound};
 use crate::object::Objects;
 use crate::object::audit::ObjectsFound;
@@ -218,9 +218,14 @@ impl Verifier {
         Ok(())
     }
 
+    fn origin(&self) -> Origin {
+        self.core.with_ring(self.id, |record| record.origin)
+    }
+
     /// What belongs to a segment's place.
     fn spot(&self, place: &Place) -> Spot {
-        Spot { target: self.core.target_id(), ring: self.id.0, segment: place.summary.sequence, slot: place.slot }
+        let Origin { target, ring, .. } = self.origin();
+        Spot { target, ring, segment: place.summary.sequence, slot: place.slot }
     }
 
     /// Looks at trailer, tables and index; where the blocks end, if the tables are whole.
@@ -247,7 +252,7 @@ impl Verifier {
             damaged("tables", at + Bytes(from), Bytes(length), Cause::Rot);
             return Ok(None);
         };
-        let owner = Owner { ring: self.id.0, segment: sequence };
+        let owner = Owner { ring: self.origin().ring, segment: sequence };
         for key in &tables.keys {
             let pages_at = at + Bytes(u64::from(key.at));
             let pages = if key.firsts.is_empty() {

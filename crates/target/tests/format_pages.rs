@@ -6,7 +6,7 @@ use forebay_model::key::KeySet;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, ObjectId, Profile, RingId, TargetId, Timestamp};
 use forebay_target::catalog::{
-    Catalog, GroupClass, HeapRecord, ObjectsRecord, RingRecord, ScrubPlace, ScrubRecord, Segment, Writers,
+    Catalog, GroupClass, HeapRecord, ObjectsRecord, Origin, RingRecord, ScrubPlace, ScrubRecord, Segment, Writers,
 };
 use forebay_target::heap;
 use forebay_target::layout::Layout;
@@ -123,6 +123,7 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         writers: Writers::default(),
         fence: 0,
         begins: 0,
+        origin: Origin::here(1, RingId(1)),
     };
     names_in_order(page.split_once("`spec.relatives`").unwrap().1, "", &fields(&record)[1..]);
     let place = ScrubPlace::Ring(RingId(1), 1);

@@ -3,6 +3,7 @@
 
 use super::Run;
 use super::plan::Stretch;
+use crate::catalog::Origin;
 use forebay_env::yield_now;
 use forebay_model::block::{Entries, Header, View, parse_stamped};
 use forebay_model::gap::{Cause, Gap};
@@ -98,7 +99,7 @@ impl Run<'_> {
 
     /// Looks through the blocks of a stretch that lies at `from`; how far, if the last block is cut off.
     pub(super) async fn stretch(&mut self, bytes: &[u8], from: u32, slot: u32, segment: u64) -> usize {
-        let (target, ring) = (self.core.target_id(), self.ring.id.0);
+        let Origin { target, ring, .. } = self.ring.origin;
         let mut pos = 0usize;
         while pos < bytes.len() {
             let offset = from + pos as u32;

@@ -192,7 +192,7 @@ impl Run<'_> {
         let tail_len = (length.0 / TAIL_SHARE).next_multiple_of(4096).clamp(TAIL_LEAST, TAIL_MOST).min(length.0);
         let tail = self.fetch(at + length - Bytes(tail_len), tail_len).await?;
         let trailer = Trailer::decode(&tail[(tail_len - TRAILER_LEN) as usize..])?;
-        if !trailer.is_at(self.core.target_id(), self.ring.id.0, slot, segment.sequence) {
+        if !trailer.is_at(self.ring.origin.target, self.ring.origin.ring, slot, segment.sequence) {
             return Err(Error::damaged("the trailer of another segment is here"));
         }
         let (tables_at, tables_len) = (u64::from(trailer.tables_at), u64::from(trailer.tables_len));
@@ -381,7 +381,7 @@ impl Run<'_> {
     ) -> Result<BlockSet> {
         let mut set = BlockSet::none(n);
         let hash = value.hash();
-        let owner = Owner { ring: self.ring.id.0, segment: self.segment };
+        let owner = Owner { ring: self.ring.origin.ring, segment: self.segment };
         for number in index.pages(hash) {
             let place = at + Bytes(u64::from(index.at) + (number * PAGE_LEN) as u64);
             if !pages.iter().any(|(kept, _)| *kept == place) {

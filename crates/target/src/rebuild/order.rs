@@ -7,7 +7,7 @@
 use super::RingFound;
 use super::shape::{Shape, shape};
 use super::sweep::{Blocks, Sighting, Sightings, Trail, What, lost};
-use crate::catalog::{RingRecord, Segment};
+use crate::catalog::{Origin, RingRecord, Segment};
 use crate::layout::Layout;
 use forebay_model::gap::Cause;
 use forebay_model::ring::RingSpec;
@@ -85,7 +85,8 @@ pub(super) fn rings(layout: &Layout, target: u128, sightings: &Sightings) -> BTr
         let groups = places.iter().filter(|(_, (owner, _))| *owner == ring);
         let groups: BTreeMap<u32, u32> = groups.map(|(group, (_, place))| (*place, *group)).collect();
         if !groups.is_empty() {
-            rings.insert(RingId(ring), record(layout, ring, shape, &groups, &seen));
+            let origin = Origin::here(target, RingId(ring));
+            rings.insert(RingId(ring), record(layout, origin, shape, &groups, &seen));
         }
     }
     rings
@@ -115,7 +116,7 @@ fn places(by_ring: &BTreeMap<u64, Vec<&Sighting>>, shapes: &BTreeMap<u64, Shape>
 
 fn record(
     layout: &Layout,
-    ring: u64,
+    origin: Origin,
     shape: Shape,
     groups: &BTreeMap<u32, u32>,
     seen: &[&Sighting],
@@ -137,7 +138,7 @@ fn record(
             What::Trail(trail) => entry.trail = Some(trail),
         }
     }
-    let mut spec = RingSpec::new(format!("/recovered/{ring}"), layout.group * groups.len() as u64);
+    let mut spec = RingSpec::new(format!("/recovered/{}", origin.ring), layout.group * groups.len() as u64);
     // Half of what a segment takes is left after the least room for a footer.
     let most = ((shape.segment - Bytes::kib(64)) / 2).align_down(Bytes(4096));
     let block = Bytes(u64::from(largest).next_power_of_two()).max(LEAST_BLOCK).min(most);
@@ -145,7 +146,7 @@ fn record(
     let length = groups.last_key_value().map_or(0, |(place, _)| place + 1);
     let (known, mut path) = chain(entries.into_values().collect(), spec.block, length * shape.per_group);
     let of_places = (0..length).map(|place| groups.get(&place).copied()).collect();
-    let mut record = RingRecord::empty(spec, of_places, shape.without_logs);
+    let mut record = RingRecord::empty(spec, of_places, shape.without_logs, origin);
     record.slots = vec![None; (length * shape.per_group) as usize];
     let without_trailer = known.iter().chain(&path).filter(|entry| entry.trailer().is_none()).count();
     let next_first = path.first().and_then(Entry::first);

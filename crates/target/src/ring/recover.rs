@@ -385,7 +385,7 @@ impl Recovery {
         let (at, segment) = self.place(slot);
         let bytes = self.salvage.read(at + segment - Bytes(TRAILER_LEN), TRAILER_LEN as usize).await?;
         Ok(match Trailer::decode(&bytes) {
-            Ok(t) if t.is_at(self.ring.core.target_id(), self.ring.id.0, slot, sequence) => Some(t),
+            Ok(t) if t.is_at(self.ring.origin.target, self.ring.origin.ring, slot, sequence) => Some(t),
             Ok(_) => None,
             Err(error) if error.kind == forebay_model::Kind::Version => return Err(error),
             Err(_) => None,
@@ -412,8 +412,8 @@ impl Recovery {
     }
 
     fn belongs(&self, header: &Header, slot: u32) -> bool {
-        header.target.get() == self.ring.core.target_id()
-            && header.ring.get() == self.ring.id.0
+        header.target.get() == self.ring.origin.target
+            && header.ring.get() == self.ring.origin.ring
             && header.slot.get() == slot
     }
 
@@ -631,8 +631,8 @@ impl Recovery {
         let (at, segment) = self.place(step.slot);
         let blocks = scan.builder.blocks();
         let trailer = Trailer {
-            target: self.ring.core.target_id(),
-            ring: self.ring.id.0,
+            target: self.ring.origin.target,
+            ring: self.ring.origin.ring,
             slot: step.slot,
             // Not this opening's: the segments behind it were written before.
             epoch: step.trailer.as_ref().map_or(scan.epoch, |t| t.epoch),

@@ -100,10 +100,10 @@ impl Ring {
     pub(super) fn seal(self: &Rc<Self>, accepted: Moment) -> Result<()> {
         let Some(open) = self.work.borrow_mut().open.take() else { return Ok(()) };
         let trailer = Trailer {
-            target: self.core.target_id(),
-            ring: self.id.0,
+            target: self.origin.target,
+            ring: self.origin.ring,
             slot: open.slot,
-            epoch: self.core.epoch(),
+            epoch: self.epoch(),
             summary: open.summary,
             blocks: open.builder.blocks(),
             durable_blocks: open.durable_blocks,

@@ -3,9 +3,11 @@
 //! A change is made in memory, asked of admission, and is there once the catalog that holds it is durable; groups that
 //! were given back are free only after that.
 
+pub(super) mod received;
+
 use super::{Target, overhead};
 use crate::admission;
-use crate::catalog::{Catalog, GroupClass, RingRecord};
+use crate::catalog::{Catalog, GroupClass, Origin, RingRecord};
 use crate::layout::Layout;
 use crate::object::Objects;
 use crate::ring::Ring;
@@ -82,7 +84,7 @@ impl Target {
         };
         self.check_relatives(&spec.name, &spec.relatives)?;
         let (layout, profile) = (self.core.layout(), self.core.profile());
-        if self.core.catalog.borrow().rings.values().any(|r| r.spec.name == spec.name) {
+        if self.has_ring_named(&spec.name) {
             return Err(Error::exists(format!("there is a ring {} already", spec.name)));
         }
         if self.core.catalog.borrow().heaps.values().any(|heap| heap.name == spec.name) {
@@ -100,13 +102,21 @@ impl Target {
         let (groups, without_logs) = (groups_in(&layout, &placed.places), placed.without_logs);
         spec.segment = segment_size(&layout, &spec, without_logs)?;
         spec.capacity = layout.group * groups.len() as u64;
-        let mut record = RingRecord::empty(spec, groups.iter().copied().map(Some).collect(), without_logs);
+        // Nobody takes another id before this one is taken.
+        let origin = Origin::here(self.core.target_id(), RingId(self.core.catalog.borrow().next_ring));
+        let mut record = RingRecord::empty(spec, groups.iter().copied().map(Some).collect(), without_logs, origin);
         check_slots(&layout, &record, groups.len(), groups.len(), self.slots_beside(None))?;
         record.slots = vec![None; groups.len() * record.segments_per_group(&layout) as usize];
         if record.spec.guarantee > Rate(0) {
             admission::admit(&profile, &others, &self.core.demand(&record))?;
         }
         Ok(record)
+    }
+
+    /// Whether there is a ring of this name, or one is taken in.
+    fn has_ring_named(&self, name: &str) -> bool {
+        let is_there = self.core.catalog.borrow().rings.values().any(|ring| ring.spec.name == name);
+        is_there || self.received_rings.borrow().contains_key(name)
     }
 
     /// Segments that the catalog has, or will have, of all rings but this one.
@@ -140,6 +150,12 @@ impl Target {
 
     /// Deletes a ring with everything in it.
     pub async fn delete_ring(&self, name: &str) -> Result<()> {
+        {
+            let _turn = self.receiving_rings.take().await;
+            if self.let_received_ring_go(name) {
+                return self.core.commit().await;
+            }
+        }
         let ring = self.ring(name)?;
         let status = ring.status();
         if status.recording {

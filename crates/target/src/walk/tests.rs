@@ -1,14 +1,19 @@
 use super::Walk;
-use crate::catalog::{PinRecord, RingRecord, Segment};
+use crate::catalog::{Origin, PinRecord, RingRecord, Segment};
 use crate::layout::Layout;
 use crate::ring::recover::LOOK_AHEAD;
 use forebay_model::ring::{Pin, RingSpec};
-use forebay_model::{Bytes, Timestamp};
+use forebay_model::{Bytes, RingId, Timestamp};
 
 /// A ring of `groups` groups with one segment each that has come round: slot 0 has the oldest one.
 fn ring(groups: u32) -> (Layout, RingRecord) {
     let layout = Layout::for_device(Bytes::gib(64)).expect("a device that is large enough");
-    let mut record = RingRecord::empty(RingSpec::new("/a", Bytes::gib(1)), (0..groups).map(Some).collect(), false);
+    let mut record = RingRecord::empty(
+        RingSpec::new("/a", Bytes::gib(1)),
+        (0..groups).map(Some).collect(),
+        false,
+        Origin::here(1, RingId(1)),
+    );
     record.segment = layout.data(true);
     record.slots = (0..groups).map(|slot| Some(segment(u64::from(slot) + 101))).collect();
     record.path_segment = 101 + u64::from(groups);

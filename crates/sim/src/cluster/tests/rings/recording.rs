@@ -125,10 +125,20 @@ impl Recording {
     pub(super) fn step_of(&mut self, world: &World, chance: &dyn Random, most: u64) {
         self.tell_time(world);
         for _ in 0..chance.below(most) {
-            self.offer(world, chance.below(3000) as usize);
+            self.offer_some(world, chance, 3000);
         }
         self.recorder.tick().expect("it goes on");
         world.run_for(Duration::from_millis(20));
+    }
+
+    /// Offers an element of fewer bytes than `most`; or, now and then, one that nearly fills a block. What takes several would wait for
+    /// room, and here nothing may block.
+    fn offer_some(&mut self, world: &World, chance: &dyn Random, most: u64) {
+        let more = match chance.below(60) {
+            0 => 30_000 + chance.below(34_000),
+            _ => chance.below(most),
+        };
+        self.offer(world, more as usize);
     }
 
     /// Offers an element with so many bytes that do not matter.
