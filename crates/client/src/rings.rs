@@ -44,7 +44,7 @@ use forebay_model::ring::{RingSpec, RingStatus, Spread};
 use forebay_model::{Bytes, Error, Kind, Rate, Result, TargetId};
 use forebay_wire::command::Reply;
 use forebay_wire::control::files::{ComponentState, CreateRing, Grant, OpenRing};
-use forebay_wire::control::names::{Place, RemoveFile, SetAttributes};
+use forebay_wire::control::names::{FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::{self, Change, Question};
 use forebay_wire::ring::{RingAsk, RingQuery};
 use merge::{Asked, Merged};
@@ -160,6 +160,16 @@ impl Rings {
             control::Reply::Grant(grant) => self.ring(path, grant),
             other => Err(strange(&other)),
         }
+    }
+
+    /// Whether somebody records into a ring, as far as its targets answer.
+    pub(crate) async fn is_recorded(&self, ring: FileId) -> Result<bool> {
+        let open = OpenRing { place: Place::of(ring), write: false };
+        let opened = match self.control.ask(Question::OpenRing(open)).await? {
+            control::Reply::Grant(grant) => self.ring(&ring.to_string(), grant)?,
+            other => return Err(strange(&other)),
+        };
+        Ok(opened.statuses().await.iter().flatten().any(|status| status.recording))
     }
 
     /// Removes a ring with everything in it, also what is pinned.

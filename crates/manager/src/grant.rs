@@ -260,7 +260,7 @@ fn missed(target: TargetId, object: ObjectId) -> Component {
 }
 
 /// The most that a part of a ring may take of so many bytes in all: parity takes more than its share, by its tables.
-fn most_of_ring(striping: Striping, component: u32, size: Bytes) -> Bytes {
+pub(crate) fn most_of_ring(striping: Striping, component: u32, size: Bytes) -> Bytes {
     let data = striping.components() - striping.raid().parity_units();
     if component < data { Bytes(size.0.div_ceil(u64::from(data))) } else { size }
 }

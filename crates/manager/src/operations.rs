@@ -26,7 +26,7 @@ mod verify;
 mod volumes;
 
 pub(crate) use absences::{give_up_lost, is_left_to_rebuild, is_lost};
-pub(crate) use relocation::{displace, is_any, is_any_hurried, is_displaced, is_late, stay};
+pub(crate) use relocation::{displace, is_any, is_any_hurried, is_displaced, is_late, is_used_meanwhile, stay};
 pub(crate) use revoke::raise;
 pub(crate) use ring_parts::{is_to_leave, stay_of_ring};
 pub(crate) use scrub::left;

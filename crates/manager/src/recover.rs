@@ -13,6 +13,7 @@ use crate::copies::{self, Chain};
 use crate::engine::{Engine, MOST_BYTES, Transaction, Write};
 use crate::keys;
 use crate::manager::Manager;
+use crate::operations::is_used_meanwhile;
 use crate::records::{
     Copied, Epochs, Inode, Next, NodeRecord, Term, UserRecord, Writers, component_of, decode, encode,
 };
@@ -262,7 +263,7 @@ fn left(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, now: Timestamp) -> Result<BTreeS
         let Writers(_) = decode(&key, &value)?;
         let inode = keys::inode(file);
         let there: Option<Inode> = state.get(&inode).map(|value| decode(&inode, value)).transpose()?;
-        if there.is_some_and(|inode| inode.attributes.kind == FileKind::Heap) {
+        if there.is_some_and(|inode| is_used_meanwhile(inode.attributes.kind)) {
             // Somebody copied the last of it, and it lies where it lay.
             continue;
         }

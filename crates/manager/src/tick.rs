@@ -8,14 +8,14 @@ use crate::draft::{Batch, Draft, View};
 use crate::engine::Pair;
 use crate::keys;
 use crate::manager::{Manager, Now};
-use crate::operations::{displace, give_up_lost, is_displaced, is_late, left, stay, stay_of_ring};
+use crate::operations::{displace, give_up_lost, is_displaced, is_late, is_used_meanwhile, left, stay, stay_of_ring};
 use crate::place;
 use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, RingMoves, ShutOutRecord, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result, TargetId};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::{MOST_SHUT_OUT, TargetState};
-use forebay_wire::control::names::{FileId, FileKind};
+use forebay_wire::control::names::FileId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ impl Manager {
             let file = FileId(keys::number(&key));
             let mut draft = Draft::new(self.view()?, batch);
             let is_over = writers.iter().any(|writer| is_late(writer, now.wall))
-                && place::inode(&draft, file)?.attributes.kind == FileKind::Heap;
+                && is_used_meanwhile(place::inode(&draft, file)?.attributes.kind);
             if left(&mut draft, file, now.wall, |client| is_over || is_gone(client))? {
                 let drafted = draft.ready()?;
                 batch.take(drafted);

@@ -7,6 +7,7 @@
 mod answers;
 mod cuts;
 mod heaps;
+mod images;
 mod intake;
 mod keys;
 mod load;

@@ -4,6 +4,7 @@
 mod asks;
 mod fences;
 mod heaps;
+mod images;
 pub(crate) mod objects;
 mod queries;
 mod sessions;
@@ -23,7 +24,9 @@ use forebay_target::Target;
 use forebay_wire::command::{OpenWriter, QueryRequest, Reply, Request};
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
+use forebay_wire::ring::{ImageAsk, name_of};
 use heaps::Heaps;
+pub use images::ImageAnswer;
 pub use objects::LinkId;
 use objects::Links;
 use queries::Queries;
@@ -144,6 +147,19 @@ pub enum Order {
         /// Where the answer goes.
         answer: Inlet<Result<HeapAnswer>>,
     },
+    /// One request of who moves a ring, one answer.
+    Image {
+        /// The ring.
+        ring: ObjectId,
+        /// The request.
+        ask: ImageAsk,
+        /// What the fence has to be.
+        fenced: Fenced,
+        /// What it writes.
+        payload: Vec<u8>,
+        /// Where the answer goes.
+        answer: Inlet<Result<ImageAnswer>>,
+    },
     /// From now on what is asked of an object has to be of this version.
     Fence {
         /// The object.
@@ -242,6 +258,16 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
             }
             Order::Heap { link, request, fenced, payload, answer } => {
                 heaps::ask(&service, link, (request, fenced), payload, answer);
+            }
+            Order::Image { ring, ask, fenced, payload, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let result = match fences::enter(&this, Some(fenced)).await {
+                        Ok(_entered) => images::ask(&this, &name_of(ring), ask, payload, fenced).await,
+                        Err(error) => Err(error),
+                    };
+                    answer.send(result, 0).await;
+                });
             }
             Order::Fence { object, version, answer } => {
                 let this = service.clone();

@@ -5,6 +5,10 @@
 //! connection carries them as it carries those about objects: blocks are answered when they were taken in, what is durable is
 //! asked for ([`RingAsk::Durable`]), and so is each part of a query's answer ([`RingAsk::Next`]).
 
+mod image;
+
+pub use image::{Image, ImageAsk};
+
 use crate::body;
 use crate::capability::Rights;
 use crate::command::Durable;
@@ -100,6 +104,8 @@ pub enum RingAsk {
     Query(RingQuery),
     /// Waits for the next part of the answer to the query of this number: [`PartHead`], and the bytes of elements as the payload.
     Next(u64),
+    /// Moves it to another target.
+    Image(ImageAsk),
 }
 
 /// A query of a ring; as [`crate::command::QueryRequest`].
@@ -186,6 +192,11 @@ impl RingRequest {
             RingAsk::CloseWriter(_) => Command::CLOSE_WRITER,
             RingAsk::Query(_) => Command::QUERY,
             RingAsk::Next(_) => Command::NEXT_OF_QUERY,
+            RingAsk::Image(ImageAsk::Portrait) => Command::PORTRAIT,
+            RingAsk::Image(ImageAsk::Read { .. }) => Command::READ_IMAGE,
+            RingAsk::Image(ImageAsk::Receive) => Command::RECEIVE_RING,
+            RingAsk::Image(ImageAsk::Write { .. }) => Command::WRITE_IMAGE,
+            RingAsk::Image(ImageAsk::Received) => Command::RECEIVED_RING,
         }
     }
 
@@ -201,6 +212,9 @@ impl RingRequest {
             | RingAsk::Append { .. }
             | RingAsk::Durable { .. }
             | RingAsk::CloseWriter(_) => Rights::WRITE,
+            // As it lies on the device, which nobody sees or writes who only uses it.
+            RingAsk::Image(ImageAsk::Portrait | ImageAsk::Read { .. }) => Rights::READ | Rights::REMOVE,
+            RingAsk::Image(_) => Rights::CREATE | Rights::REMOVE,
         }
     }
 
@@ -218,7 +232,9 @@ impl RingRequest {
         let of = (self.target, self.ring);
         match &self.ask {
             RingAsk::Create(spec) => body::write(&(of, spec)),
-            RingAsk::Status | RingAsk::Pins => body::write(&(of, ())),
+            RingAsk::Status
+            | RingAsk::Pins
+            | RingAsk::Image(ImageAsk::Portrait | ImageAsk::Receive | ImageAsk::Received) => body::write(&(of, ())),
             RingAsk::Resize(capacity) => body::write(&(of, capacity)),
             RingAsk::Pin { label, from, to, along } => body::write(&(of, (label, from, to, along))),
             RingAsk::Relate(relatives) => body::write(&(of, relatives)),
@@ -227,6 +243,8 @@ impl RingRequest {
             RingAsk::Append { writer, number, age } => body::write(&(of, (writer, number, age))),
             RingAsk::Durable { writer, seen } => body::write(&(of, (writer, seen))),
             RingAsk::Query(query) => body::write(&(of, query)),
+            RingAsk::Image(ImageAsk::Read { offset, length }) => body::write(&(of, (offset, length))),
+            RingAsk::Image(ImageAsk::Write { offset }) => body::write(&(of, offset)),
             RingAsk::Unpin(number) | RingAsk::CloseWriter(number) | RingAsk::Next(number) => body::write(&(of, number)),
         }
     }
@@ -252,6 +270,11 @@ impl RingRequest {
             Command::CLOSE_WRITER => of(bytes, RingAsk::CloseWriter)?,
             Command::QUERY => of(bytes, RingAsk::Query)?,
             Command::NEXT_OF_QUERY => of(bytes, RingAsk::Next)?,
+            Command::PORTRAIT => of(bytes, |()| RingAsk::Image(ImageAsk::Portrait))?,
+            Command::READ_IMAGE => of(bytes, |(offset, length)| RingAsk::Image(ImageAsk::Read { offset, length }))?,
+            Command::RECEIVE_RING => of(bytes, |()| RingAsk::Image(ImageAsk::Receive))?,
+            Command::WRITE_IMAGE => of(bytes, |offset| RingAsk::Image(ImageAsk::Write { offset }))?,
+            Command::RECEIVED_RING => of(bytes, |()| RingAsk::Image(ImageAsk::Received))?,
             _ => return Ok(None),
         }))
     }

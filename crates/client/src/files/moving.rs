@@ -4,6 +4,7 @@
 //! anew later. It is read meanwhile where it lies. What a reader may still be given where it lay, who writes next waits for.
 
 mod heap;
+mod ring;
 
 use super::Files;
 use super::listed::{Listed, Page};
@@ -14,7 +15,9 @@ use bytes::Bytes as Slice;
 use forebay_env::together::all;
 use forebay_model::object::{Durability, LENGTHS, MOST_SET, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, ObjectId, Rate, Result, TargetId};
-use forebay_wire::control::files::{Component, Displaced, FoundDamaged, Relocate, Relocated, Relocating, Relocation};
+use forebay_wire::control::files::{
+    Close, Component, Displaced, FoundDamaged, Relocate, Relocated, Relocating, Relocation,
+};
 use forebay_wire::control::names::{FileId, FileKind, Place, Stat};
 use forebay_wire::control::{Change, Question, Reply};
 use forebay_wire::object::{
@@ -88,8 +91,10 @@ impl Files {
 
     /// Moves all that is to be moved of a file.
     pub async fn move_away(&self, file: FileId, rate: Rate) -> Result<Moved> {
-        if self.kind_of(file).await? == FileKind::Heap {
-            return self.move_heap(file).await;
+        match self.kind_of(file).await? {
+            FileKind::Heap => return self.move_heap(file).await,
+            FileKind::Ring => return self.move_ring(file).await,
+            FileKind::File | FileKind::Directory => {}
         }
         let moved = self.move_once(file, rate, Damage::Refused).await;
         if !moved.as_ref().is_err_and(|error| error.kind == Kind::Damaged) {
@@ -180,6 +185,22 @@ impl Files {
             }
         }
         ask().await
+    }
+
+    /// Has the manager let this client copy what others use meanwhile, and copies it; how much that was.
+    async fn move_beside(&self, file: FileId, copying: impl Future<Output = Result<Bytes>>) -> Result<Moved> {
+        self.relocate(file, false).await?;
+        let copied = copying.await;
+        if copied.is_err() {
+            // Nobody waits until the manager takes this client for gone.
+            let close = Close { file, size: None, modified: None, upkeep: true, unfinished: false, cuts: None };
+            drop(self.control.change(Change::Close(close)).await);
+        }
+        Ok(Moved { components: 1, written: copied?, lost: Bytes::ZERO })
+    }
+
+    async fn relocate(&self, file: FileId, last: bool) -> Result<()> {
+        self.control.change(Change::Relocate(Relocate { file, last })).await.map(drop)
     }
 
     async fn relocation(&self, file: FileId) -> Result<Relocation> {

@@ -1,7 +1,8 @@
 //! Components that are to lie elsewhere, because nothing is to stay where they lie or so that targets are filled evenly: who copies one is alone with the file
 //! meanwhile, and makes way for whoever wants to write it.
 //!
-//! A heap is used while it is copied, and nobody's but its copier's while the last of it is.
+//! A heap is used while it is copied, and nobody's but its copier's while the last of it is. So is a part of a ring that nobody records
+//! into: who records has it leave by that ([`super::ring_parts`]), and who copies it makes way.
 //!
 //! Always: until a component was copied to its end it lies where it lay, and all read it there; of a copy that came to nothing
 //! it is known where that lies, until it is written anew or removed. A file that others have open for long is not waited for:
@@ -28,15 +29,15 @@ impl Operation<'_> {
     pub(super) fn relocate(&mut self, asked: &Relocate) -> Result<()> {
         self.by.require_root("move components")?;
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
-        let is_heap = inode.attributes.kind == FileKind::Heap;
-        if !is_heap {
+        let is_used = is_used_meanwhile(inode.attributes.kind);
+        if !is_used {
             place::require_file(file, &inode)?;
         }
         let mut layout: Layout = self.draft.require(&keys::layout(file))?;
         let Moves(mut moves) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
         let Some(component) = displaced(self.cluster, &layout, &moves) else { return Err(nothing_to_do(file)) };
-        if is_heap {
-            return self.relocate_heap(Found { file, inode }, &layout, (component, moves), asked.last);
+        if is_used {
+            return self.relocate_beside(Found { file, inode }, &layout, (component, moves), asked.last);
         }
         if asked.last {
             return Err(Error::usage(format!(
@@ -97,8 +98,8 @@ impl Operation<'_> {
         self.raise(file, inode)
     }
 
-    /// Has this client copy a heap, which is used meanwhile; and, for the `last` of it, have it for itself.
-    fn relocate_heap(
+    /// Has this client copy a heap or a part of a ring, which is used meanwhile; and, for the `last` of it, have it for itself.
+    fn relocate_beside(
         &mut self,
         Found { file, inode }: Found,
         layout: &Layout,
@@ -113,7 +114,7 @@ impl Operation<'_> {
             if !moves.iter().any(|copied| copied.by == self.by.client) {
                 return Err(not_copied_by(self.by, file));
             }
-            self.copies_heap(file, true)?;
+            self.copies(file, true)?;
             return self.raise(file, inode);
         }
         let from = layout.targets[component as usize];
@@ -122,32 +123,36 @@ impl Operation<'_> {
                 "{file} lies on target {from}, which is away; it is copied when that is back"
             )));
         }
-        let to = self.place_elsewhere(file, layout, component)?;
-        // A heap that is not all there is not gone on with: what there is of it is removed, and nobody else writes where this one does.
+        let to = match inode.attributes.kind {
+            FileKind::Ring => self.place_of_part(Found { file, inode: inode.clone() }, layout, component)?,
+            _ => self.place_elsewhere(file, layout, component)?,
+        };
+        // What is not all there is not gone on with: what there is of it is removed, and nobody else writes where this one does.
         let due = self.now.wall.after(self.settings.life + SKEW);
         for copied in moves.drain(..) {
             leave_behind(&mut self.draft, file, &inode, (copied.component, copied.to), 0, due)?;
         }
         moves.push(Move { component, to, by: self.by.client, even: false });
         self.draft.put(keys::moves(file), &Moves(moves))?;
-        self.copies_heap(file, false)
+        self.copies(file, false)
     }
 
-    /// This client copies a heap, and nobody else does: beside those who use it, or alone.
-    fn copies_heap(&mut self, heap: FileId, alone: bool) -> Result<()> {
+    /// This client copies a heap or a ring, and nobody else does: beside those who use it, or alone.
+    fn copies(&mut self, file: FileId, alone: bool) -> Result<()> {
         let (client, user, since) = (self.by.client, self.by.user, self.now.wall);
         let writer = Writer { client, user, since, alone, yields: !alone, cached: false };
-        self.draft.put(keys::writers(heap), &Writers(vec![writer]))
+        self.draft.put(keys::writers(file), &Writers(vec![writer]))
     }
 
     /// A component lies where it was copied to.
     pub(super) fn relocated(&mut self, asked: &Relocated) -> Result<()> {
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
-        if inode.attributes.kind == FileKind::Ring {
+        let copied = copied_by(&self.draft, self.by, file, Copier::Alone);
+        if inode.attributes.kind == FileKind::Ring && copied.is_err() {
             return self.part_has_left(&Relocated { file, ..*asked }, inode);
         }
         require_version(file, &inode, asked.version)?;
-        let (mut moves, at) = copied_by(&self.draft, self.by, file, Copier::Alone)?;
+        let (mut moves, at) = copied?;
         let Move { component, to, .. } = moves.swap_remove(at);
         let mut layout: Layout = self.draft.require(&keys::layout(file))?;
         if component != asked.component || layout.absence(component).is_some() || layout.targets.contains(&to) {
@@ -198,8 +203,13 @@ fn copies(moves: &[Move], writer: &Writer) -> bool {
 enum Copier {
     /// It is alone with what it copies.
     Alone,
-    /// Of a heap most is copied while others use it.
+    /// Of a heap or a ring most is copied while others use it.
     Beside,
+}
+
+/// Whether it is used while it is copied, and nobody's while the last of it is.
+pub(crate) fn is_used_meanwhile(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Heap | FileKind::Ring)
 }
 
 /// What is copied of a file, and which of it by this client.
@@ -221,17 +231,17 @@ fn not_copied_by(by: &Principal, file: FileId) -> Error {
     ))
 }
 
-/// How long a heap is nobody else's while the last of it is copied, at the most.
+/// How long a heap or a ring is nobody else's while the last of it is copied, at the most.
 const LAST: Duration = Duration::from_secs(60);
 
-/// Whether who copies the last of a heap has taken too long, and others use it again. A clock that was set back far is not waited for.
+/// Whether who copies the last of it has taken too long, and others use it again. A clock that was set back far is not waited for.
 pub(crate) fn is_late(writer: &Writer, now: Timestamp) -> bool {
     writer.alone && (now.since(writer.since) > LAST || writer.since.since(now) > LAST)
 }
 
-/// Nobody copies the last of a heap any more: it lies where it lay, and all use it again.
-pub(super) fn give_up_copy(draft: &mut Draft<'_>, heap: FileId) -> Result<()> {
-    let key = keys::moves(heap);
+/// Nobody copies the last of a heap or a ring any more: it lies where it lay, and all use it again.
+pub(super) fn give_up_copy(draft: &mut Draft<'_>, file: FileId) -> Result<()> {
+    let key = keys::moves(file);
     let Some(Moves(mut moves)) = draft.read(&key)? else { return Ok(()) };
     moves.iter_mut().for_each(|copied| copied.by = 0);
     draft.put(key, &Moves(moves))
@@ -281,9 +291,7 @@ pub(crate) fn is_any_hurried(draft: &Draft<'_>, cluster: &Cluster) -> Result<boo
 /// Puts a file on the list of those of which something is to be moved; whether it was not there.
 pub(crate) fn displace(draft: &mut Draft<'_>, file: FileId) -> Result<bool> {
     let key = keys::moves(file);
-    // A ring stays where it was promised what it was promised.
-    let kind = place::inode(&*draft, file)?.attributes.kind;
-    if draft.read::<Moves>(&key)?.is_some() || !matches!(kind, FileKind::File | FileKind::Heap) {
+    if draft.read::<Moves>(&key)?.is_some() {
         return Ok(false);
     }
     draft.put(key, &Moves::default())?;
@@ -321,14 +329,14 @@ impl Manager {
     pub(crate) fn relocating(&mut self, now: Now, by: &Principal, asked: &Relocating) -> Result<Relocation> {
         let view = self.view()?;
         let Found { file, inode } = place::find(&view, by, &Place::of(asked.file))?;
-        let is_heap = inode.attributes.kind == FileKind::Heap;
-        let (moves, at) = copied_by(&view, by, file, if is_heap { Copier::Beside } else { Copier::Alone })?;
+        let is_used = is_used_meanwhile(inode.attributes.kind);
+        let (moves, at) = copied_by(&view, by, file, if is_used { Copier::Beside } else { Copier::Alone })?;
         let Move { component, to, even, .. } = moves[at];
         let Layout { targets, .. } = view.require(&keys::layout(file))?;
         let from = targets[component as usize];
         let mut read = Rights::READ | Rights::GET_ATTRIBUTES;
         let mut write = read | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
-        if is_heap {
+        if is_used {
             // As it lies on the device, which nobody sees who only uses it.
             (read, write) = (read | Rights::REMOVE, write | Rights::REMOVE);
         }

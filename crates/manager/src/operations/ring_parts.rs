@@ -13,12 +13,13 @@ use super::Operation;
 use super::absences::{give_up_one, is_lost, leave_behind, require_version, set, taken};
 use crate::cluster::Cluster;
 use crate::draft::{Draft, View};
+use crate::grant::most_of_ring;
 use crate::keys;
 use crate::manager::{Now, Settings};
 use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Wanted;
-use crate::records::{Absence, Answer, Inode, Layout, Orders, RingMove, RingMoves};
+use crate::records::{Absence, Answer, Inode, Layout, Moves, Orders, RingMove, RingMoves};
 use forebay_model::{Bytes, Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
@@ -142,7 +143,9 @@ impl Operation<'_> {
         let mut layout: Layout = self.draft.require(&keys::layout(asked.file))?;
         let mut moves: RingMoves = self.draft.read(&keys::ring_moves(asked.file))?.unwrap_or_default();
         let found = moves.0.iter_mut().find(|it| it.component == asked.component && !it.moved);
-        let Some(found) = found.filter(|it| !is_lost(self.cluster, it.target)) else {
+        // Another part may have been copied there meanwhile.
+        let is_fit = |it: &&mut RingMove| !is_lost(self.cluster, it.target) && !layout.targets.contains(&it.target);
+        let Some(found) = found.filter(is_fit) else {
             return Err(stays(asked.file, asked.component));
         };
         let lies =
@@ -151,6 +154,32 @@ impl Operation<'_> {
         found.moved = true;
         put_moves(&mut self.draft, asked.file, moves)?;
         put_parts(&mut self.draft, asked.file, inode, &layout)
+    }
+
+    /// Another target for a part that is copied, since nobody records there. What somebody who recorded made elsewhere for it, and did not
+    /// come to use, is removed.
+    pub(super) fn place_of_part(
+        &mut self,
+        Found { file, inode }: Found,
+        layout: &Layout,
+        component: u32,
+    ) -> Result<TargetId> {
+        let mut moves: RingMoves = self.draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+        let is_vain = |it: &mut RingMove| it.component == component && !it.moved;
+        let vain: Vec<RingMove> = moves.0.extract_if(.., is_vain).collect();
+        for RingMove { component, target, .. } in vain {
+            self.leave_unread(file, &inode, (component, target))?;
+        }
+        put_moves(&mut self.draft, file, moves.clone())?;
+        let Moves(copied) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
+        let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
+        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
+        let copied = copied.into_iter().map(|it| it.to);
+        let there: Vec<TargetId> = layout.targets.iter().copied().chain(left).chain(copied).collect();
+        // That of the parity takes a little more, which only its target knows.
+        let part = most_of_ring(layout.striping, 0, inode.attributes.size);
+        let found = placement::place_ring(self.cluster, part, (1, &there), &[], self.random)?;
+        found.into_iter().next().ok_or_else(|| Error::full("no target takes a part of a ring"))
     }
 
     /// What is made of a ring on a target is removed there; nobody ever read it.

@@ -2,7 +2,7 @@
 //! the last is used again where it lies.
 
 use super::Operation;
-use super::relocation::give_up_copy;
+use super::relocation::{give_up_copy, is_used_meanwhile};
 use crate::draft::{Draft, View};
 use crate::keys;
 use crate::place;
@@ -10,7 +10,7 @@ use crate::records::{Answer, ToScrub, Writers};
 use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::control::Reply;
 use forebay_wire::control::files::{ClientGone, Scrubbed, Unscrubbed};
-use forebay_wire::control::names::{FileId, FileKind};
+use forebay_wire::control::names::FileId;
 
 /// How many files that are open to write are looked at, at a time.
 const PAGE: usize = 1024;
@@ -62,7 +62,7 @@ pub(crate) fn left(draft: &mut Draft<'_>, file: FileId, now: Timestamp, is_gone:
         return Ok(false);
     }
     draft.put_unless(writers.is_empty(), key, &Writers(writers))?;
-    if place::inode(&*draft, file)?.attributes.kind == FileKind::Heap {
+    if is_used_meanwhile(place::inode(&*draft, file)?.attributes.kind) {
         give_up_copy(draft, file)?;
     } else {
         to_be_scrubbed(draft, file, now)?;

@@ -119,7 +119,7 @@ impl Session {
     ) -> Result<Result<()>> {
         let RingRequest { target, ring, ask } = request;
         let fenced = Fenced { object: ring, version: capability.version };
-        if head.payload > 0 && !matches!(ask, RingAsk::Append { .. }) {
+        if head.payload > 0 && !matches!(ask, RingAsk::Append { .. } | RingAsk::Image(_)) {
             return Ok(Err(Error::usage(format!("{} has no payload, and {} bytes came", head.command, head.payload))));
         }
         let of = (target, ring);
@@ -127,6 +127,7 @@ impl Session {
             RingAsk::Append { writer, number, age } => {
                 return self.append(head, of, fenced, (writer, number, age)).await;
             }
+            RingAsk::Image(ask) => return self.image(head, of, fenced, ask).await,
             RingAsk::OpenWriter { writer, resume } => self.open_writer(head.request, of, fenced, (writer, resume)),
             RingAsk::Durable { writer, seen } => self.tell_durable(head.request, of, writer, seen),
             RingAsk::CloseWriter(writer) => self.close_writer(head.request, of, writer),
@@ -438,6 +439,9 @@ fn in_words_of_the_target(ring: ObjectId, ask: RingAsk) -> Result<Request> {
         | RingAsk::Durable { .. }
         | RingAsk::CloseWriter(_)
         | RingAsk::Query(_)
-        | RingAsk::Next(_) => return Err(Error::usage("that is asked of a recorder or a query, and not of its ring")),
+        | RingAsk::Next(_)
+        | RingAsk::Image(_) => {
+            return Err(Error::usage("that is asked of a recorder, a query or who moves it, and not of its ring"));
+        }
     })
 }

@@ -185,7 +185,13 @@ pub(super) async fn remove_ring(service: &Service, object: ObjectId) -> Result<(
     let name = ring::name_of(object);
     let ring = match service.target.ring(&name) {
         Ok(ring) => ring,
-        Err(error) if error.kind == Kind::Missing => return Ok(()),
+        // Some of it may have come from another target.
+        Err(error) if error.kind == Kind::Missing => {
+            return service.target.delete_ring(&name).await.or_else(|error| match error.kind {
+                Kind::Missing => Ok(()),
+                _ => Err(error),
+            });
+        }
         Err(error) => return Err(error),
     };
     end_those(service, &Error::missing("the ring was removed"), |session| session.ring.id == ring.id);

@@ -5,6 +5,7 @@ mod clocks;
 mod disks;
 mod draining;
 mod heaps;
+mod keeper;
 mod keys;
 mod lengths;
 mod load;

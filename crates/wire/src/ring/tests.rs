@@ -33,6 +33,11 @@ pub(crate) fn one_of_each() -> Vec<RingRequest> {
         RingAsk::CloseWriter(5),
         RingAsk::Query(query),
         RingAsk::Next(8),
+        RingAsk::Image(ImageAsk::Portrait),
+        RingAsk::Image(ImageAsk::Read { offset: 9, length: 10 }),
+        RingAsk::Image(ImageAsk::Receive),
+        RingAsk::Image(ImageAsk::Write { offset: 11 }),
+        RingAsk::Image(ImageAsk::Received),
     ];
     let of = |ask| RingRequest { target: TargetId(3), ring: ObjectId { volume: 1, object: 2 }, ask };
     asks.into_iter().map(of).collect()
@@ -78,4 +83,25 @@ fn a_part_whose_items_tell_of_other_bytes_than_came_is_refused() {
     let batch = |bytes| Batch { items: vec![item, Item::Expired { from: 0, to: 1 }], payload: vec![0; bytes] };
     check(&batch(6)).expect("all is told");
     assert_eq!(check(&batch(7)).expect_err("one is too many").kind, Kind::Damaged);
+}
+
+#[test]
+fn what_moves_a_ring_has_a_payload_where_one_belongs_and_none_is_too_large() {
+    let most = 4 << 20;
+    for (ask, payload, is_fit) in [
+        (ImageAsk::Portrait, 0, true),
+        (ImageAsk::Portrait, 1, false),
+        (ImageAsk::Read { offset: 0, length: most }, 0, true),
+        (ImageAsk::Read { offset: 0, length: most + 1 }, 0, false),
+        (ImageAsk::Receive, 0, false),
+        (ImageAsk::Receive, most, true),
+        (ImageAsk::Write { offset: 0 }, 0, false),
+        (ImageAsk::Write { offset: 0 }, most + 1, false),
+        (ImageAsk::Received, 1, false),
+    ] {
+        assert_eq!(
+            ask.check(payload as usize).map_err(|error| error.kind),
+            if is_fit { Ok(()) } else { Err(Kind::Usage) }
+        );
+    }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes as Slice;
 use forebay_env::together::all;
 use forebay_model::{Bytes, Error, Kind, Result, TargetId};
 use forebay_wire::control::Change;
-use forebay_wire::control::files::{Close, Relocate, Relocated, Relocation};
+use forebay_wire::control::files::{Relocated, Relocation};
 use forebay_wire::control::names::FileId;
 use forebay_wire::heap::network::{NetworkAsk, NetworkRequest};
 use forebay_wire::heap::{HeapAnswer, HeapAsk, HeapReply, HeapStamp, MOST_UNITS, UNIT};
@@ -29,14 +29,7 @@ const MOST_PASSES: u32 = 16;
 impl Files {
     /// Moves a heap.
     pub(super) async fn move_heap(&self, heap: FileId) -> Result<Moved> {
-        self.relocate(heap, false).await?;
-        let copied = self.copy_heap(heap).await;
-        if copied.is_err() {
-            // Nobody waits until the manager takes this client for gone.
-            let close = Close { file: heap, size: None, modified: None, upkeep: true, unfinished: false, cuts: None };
-            drop(self.control.change(Change::Close(close)).await);
-        }
-        Ok(Moved { components: 1, written: copied?, lost: Bytes::ZERO })
+        self.move_beside(heap, self.copy_heap(heap)).await
     }
 
     /// How much was copied for that.
@@ -45,10 +38,6 @@ impl Files {
         let copied = copy.all_of_it().await;
         copy.end().await;
         copied.map(|()| copy.written.get())
-    }
-
-    async fn relocate(&self, file: FileId, last: bool) -> Result<()> {
-        self.control.change(Change::Relocate(Relocate { file, last })).await.map(drop)
     }
 }
 

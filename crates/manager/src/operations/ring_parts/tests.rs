@@ -1,7 +1,10 @@
+use crate::principal::Principal;
 use crate::testing::{NODES, Stage, report, root, targets_of, user};
 use forebay_model::{Bytes, Kind, Result, TargetId};
 use forebay_wire::control::cluster::{SetTarget, TargetState};
-use forebay_wire::control::files::{ComponentState, CreateRing, Grant, Moving, OpenRing, Rebuilt, Relocated};
+use forebay_wire::control::files::{
+    After, ComponentState, CreateRing, Grant, Moving, OpenRing, Rebuilt, Relocate, Relocated, Relocating, Relocation,
+};
 use forebay_wire::control::names::{FileId, Place, RemoveFile};
 use forebay_wire::control::{Change, Question, Reply};
 use std::time::Duration;
@@ -211,4 +214,67 @@ fn what_a_ring_left_on_a_target_that_is_lost_is_made_of_the_others_and_without_p
         // Removed, it is so in all places.
         stage.root(Change::RemoveFile(RemoveFile { place: Place::path("/r"), only: Some(file) })).unwrap();
     }
+}
+
+/// Another client of root, which copies.
+fn mover() -> Principal {
+    Principal::root(9)
+}
+
+fn copied(stage: &mut Stage, file: FileId, last: bool) -> Result<Relocation> {
+    stage.change(&mover(), Change::Relocate(Relocate { file, last }))?;
+    match stage.ask(&mover(), &Question::Relocating(Relocating { file }))? {
+        Reply::Relocation(relocation) => Ok(relocation),
+        other => panic!("{other:?} says not with what it is copied"),
+    }
+}
+
+fn displaced(stage: &mut Stage) -> Vec<FileId> {
+    match stage.ask(&root(), &Question::Displaced(After { file: FileId(0), most: 100 })).unwrap() {
+        Reply::Displaced(displaced) => displaced.files,
+        other => panic!("{other:?} are no files"),
+    }
+}
+
+#[test]
+fn a_part_that_nobody_records_into_is_copied_and_is_nobody_elses_while_the_last_of_it_is() {
+    let mut stage = Stage::new();
+    let made = granted(stage.root(create(Place::path("/r"), true, false, &[])));
+    let (file, first) = (made.entry.file, made.components[1].target);
+    assert_eq!(copied(&mut stage, file, false).unwrap_err().kind, Kind::Stale, "nothing is to lie elsewhere");
+    set(&mut stage, first, TargetState::Draining);
+    assert_eq!(displaced(&mut stage), [file]);
+    // Somebody who recorded had begun to have it leave.
+    let placed = granted(stage.root(leaving(file, 1, &[])));
+    let [(1, Some(begun), false)] = moving(&placed)[..] else { panic!("{:?}", moving(&placed)) };
+    let way = copied(&mut stage, file, false).unwrap();
+    assert_eq!((way.component, way.from.target), (1, first));
+    assert!(made.components.iter().all(|it| it.target != way.to.target) && way.to.target != begun);
+    assert_eq!(moving(&opened(&mut stage, true)), [(1, None, false)], "that is removed");
+    // Who records meanwhile has it leave, and it was copied in vain.
+    granted(stage.root(leaving(file, 1, &[])));
+    let now = opened(&mut stage, true);
+    stage.root(left(file, 1, &now)).unwrap();
+    assert_eq!(copied(&mut stage, file, true).unwrap_err().kind, Kind::Stale, "it lies elsewhere by now");
+    let end = |way: &Relocation| Change::Relocated(Relocated { file, component: 1, version: way.version });
+    assert_eq!(stage.change(&mover(), end(&way)).unwrap_err().kind, Kind::Stale);
+    let now = opened(&mut stage, true);
+    stage.root(Change::Rebuilt(Rebuilt { file, component: 1, version: now.entry.attributes.version })).unwrap();
+    // And so on from there.
+    let second = now.components[1].target;
+    set(&mut stage, second, TargetState::Draining);
+    let way = copied(&mut stage, file, false).unwrap();
+    assert_eq!(way.from.target, second);
+    let last = copied(&mut stage, file, true).unwrap();
+    assert!(last.version > way.version && last.to.target == way.to.target);
+    let open = |write| Question::OpenRing(OpenRing { place: Place::path("/r"), write });
+    for write in [true, false] {
+        assert_eq!(stage.ask(&root(), &open(write)).unwrap_err().kind, Kind::Busy);
+    }
+    assert_eq!(stage.change(&mover(), end(&way)).unwrap_err().kind, Kind::Stale, "it has another version");
+    stage.change(&mover(), end(&last)).unwrap();
+    let now = opened(&mut stage, true);
+    assert_eq!((now.components[1].target, moving(&now)), (way.to.target, vec![]));
+    assert!(now.entry.attributes.version > last.version, "who knows only where it lay is shut out there");
+    assert_eq!((counted(&mut stage, second), displaced(&mut stage)), (Some(0), vec![]));
 }

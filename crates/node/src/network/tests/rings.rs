@@ -10,7 +10,7 @@ use forebay_model::ring::RingSpec;
 use forebay_wire::command::{Durable, Reply, WriterOpened};
 use forebay_wire::control::names::FileId;
 use forebay_wire::link::Coming;
-use forebay_wire::ring::{PartHead, RingAsk, RingQuery, RingRequest, relative_of};
+use forebay_wire::ring::{ImageAsk, PartHead, RingAsk, RingQuery, RingRequest, relative_of};
 
 const WRITER: u64 = 77;
 
@@ -149,6 +149,11 @@ fn each_request_takes_its_right_and_who_is_shut_out_records_and_reads_no_more() 
             (append(1), block.clone()),
             (RingAsk::CloseWriter(WRITER), Vec::new()),
             (RingAsk::Unpin(1), Vec::new()),
+            (RingAsk::Image(ImageAsk::Portrait), Vec::new()),
+            (RingAsk::Image(ImageAsk::Read { offset: 0, length: 1 }), Vec::new()),
+            (RingAsk::Image(ImageAsk::Receive), vec![0]),
+            (RingAsk::Image(ImageAsk::Write { offset: 0 }), vec![0; 4096]),
+            (RingAsk::Image(ImageAsk::Received), Vec::new()),
             (RingAsk::Resize(Bytes::mib(64)), Vec::new()),
         ] {
             let refused = rig.of_ring(&link, &reader, ask, payload).await.expect_err("it may only read");

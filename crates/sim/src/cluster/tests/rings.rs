@@ -3,6 +3,7 @@
 mod clock;
 mod damage;
 mod followed;
+mod idle;
 mod leaving;
 mod midway;
 mod overrun;

@@ -1,58 +1,16 @@
 //! Heaps on targets that drain, while they are used.
 
 use super::*;
-use forebay_client::files::keep::Kept;
-use forebay_model::{Rate, Result};
+use crate::cluster::tests::keeper::{Keeper, drain, wait_until_empty};
 
 /// Targets of a cluster here.
 const NODES: u32 = 4;
-
-/// A server's client, which moves what is to lie elsewhere; how much it moved.
-struct Keeper {
-    machine: ClientMachine,
-    moved: Rc<Cell<u32>>,
-}
-
-impl Keeper {
-    fn new(cluster: &Cluster, name: &str, moved: &Rc<Cell<u32>>) -> Keeper {
-        let machine = cluster.client_machine(name);
-        let (moving, counted) = (machine.files.clone(), moved.clone());
-        let told = move |_, kept: Result<Kept>| match kept {
-            Ok(Kept::Moved(one)) => counted.set(counted.get() + one.components),
-            other => println!("{other:?}"),
-        };
-        machine
-            .host
-            .env()
-            .spawner
-            .detach(async move { moving.keep_moving(Duration::from_secs(3), Rate(0), told).await });
-        Keeper { machine, moved: moved.clone() }
-    }
-}
 
 /// Where the heap lies, as the manager says.
 fn home(cluster: &Cluster, reader: &ClientMachine) -> usize {
     let heaps = reader.files.heaps();
     let target = cluster.world().run(async move { heaps.target("/heap").await.expect("it is there") });
     (0..cluster.nodes.len()).find(|node| cluster.target(*node) == target).expect("it is one of these")
-}
-
-/// Nothing is put on this node's target any more, and on all others.
-fn drain(cluster: &Cluster, by: &ClientMachine, drained: usize) {
-    for node in (0..cluster.nodes.len()).filter(|node| *node != drained) {
-        say(cluster, by, node, TargetState::Up);
-    }
-    say(cluster, by, drained, TargetState::Draining);
-}
-
-/// Waits until nothing is left on a target that drains.
-fn wait_until_empty(cluster: &Cluster, by: &ClientMachine, drained: usize) {
-    let world = cluster.world();
-    let end = world.now() + Duration::from_secs(900);
-    while target_of(cluster, by, drained).left != Some(0) {
-        assert!(world.now() < end, "{:?}", target_of(cluster, by, drained));
-        world.run_for(Duration::from_secs(1));
-    }
 }
 
 fn committed(cluster: &Cluster, by: &ClientMachine, record: &[u8]) -> (RecordId, u64) {

@@ -8,9 +8,9 @@ use forebay_client::rings::PartState;
 use forebay_model::block::largest_piece;
 use forebay_model::ring::Spread;
 
-const ALONE: Spread = Spread { targets: 1, parity: false };
+pub(super) const ALONE: Spread = Spread { targets: 1, parity: false };
 
-fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
+pub(super) fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
     let world = Rc::new(World::new(seed));
     let cluster = Cluster::new(world.clone(), spec(6));
     let nodes = make_ring(&cluster, spread);
@@ -18,18 +18,18 @@ fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
 }
 
 /// The ring, by a machine of its own.
-fn opened(cluster: &Cluster, write: bool) -> Ring {
+pub(super) fn opened(cluster: &Cluster, write: bool) -> Ring {
     open(cluster, &format!("machine at {}", cluster.world().now().0), write)
 }
 
 /// What of the ring lies on this node's target: the numbers of its first element and behind its last.
-fn on(cluster: &Cluster, node: usize) -> Option<(u64, u64)> {
+pub(super) fn on(cluster: &Cluster, node: usize) -> Option<(u64, u64)> {
     let process = cluster.nodes[node].process.borrow();
     let status = process.as_ref().expect("it is up").target.status();
     status.first().map(|ring| (ring.first_sequence, ring.next_sequence))
 }
 
-fn states(cluster: &Cluster, looker: &ClientMachine) -> Vec<PartState> {
+pub(super) fn states(cluster: &Cluster, looker: &ClientMachine) -> Vec<PartState> {
     let rings = looker.files.rings();
     let ring = cluster.world().run(async move { rings.open("/ring", false).await?.survey().await });
     ring.expect("it is there").parts.iter().map(|part| part.state).collect()

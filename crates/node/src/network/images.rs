@@ -1,0 +1,64 @@
+//! What is asked over one connection by who moves a ring to another target: bytes come and go as those of objects do.
+
+use super::answers::Room;
+use super::session::{OVERHEAD, Session};
+use crate::service::{Fenced, ImageAnswer, Order};
+use forebay_env::pipe::pipe;
+use forebay_model::{ObjectId, Result, TargetId};
+use forebay_wire::Head;
+use forebay_wire::ring::ImageAsk;
+use std::rc::Rc;
+
+impl Session {
+    /// Takes a request in; the inner error is the answer to it.
+    pub(super) async fn image(
+        &mut self,
+        head: &Head,
+        (target, ring): (TargetId, ObjectId),
+        fenced: Fenced,
+        ask: ImageAsk,
+    ) -> Result<Result<()>> {
+        let length = head.payload as usize;
+        // Before memory is taken for what comes.
+        let begun = ask.check(length).and_then(|()| Ok((self.node.door(target)?.handle, self.doing.begin(target)?)));
+        let (handle, begun) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (mut payload, mut came) = (Vec::new(), None);
+        if length > 0 {
+            came = Some({
+                let _waits = self.patience.rest();
+                self.node.incoming.take(length + OVERHEAD).await
+            });
+            self.window.begins(length);
+            self.source.payload_summed_onto(&mut payload).await?;
+            self.window.ends();
+        }
+        let (answers, id, weight) = (self.answers.clone(), head.request, ask.most() + OVERHEAD);
+        let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());
+        self.node.env.spawner.detach(async move {
+            let room: Room = match ask.most() {
+                0 => Rc::new(small.take(weight).await),
+                _ => {
+                    let own = own.take(weight).await;
+                    Rc::new((own, node.outgoing.take(weight).await))
+                }
+            };
+            let (answer, mut outlet) = pipe(0);
+            let asked = handle.order(Order::Image { ring, ask, fenced, payload, answer });
+            let answer = match asked {
+                Ok(()) => outlet.receive().await.unwrap_or_else(|| Err(handle.gone())),
+                Err(error) => Err(error),
+            };
+            drop((begun, came));
+            let answer = answer.inspect_err(|error| node.keys.count(error));
+            let parts = answer.and_then(|ImageAnswer { image, payload }| {
+                let body = image.map_or_else(|| Ok(Vec::new()), |image| forebay_wire::write_body(&image))?;
+                Ok((body, payload.into()))
+            });
+            answers.answer(id, parts, room);
+        });
+        Ok(Ok(()))
+    }
+}

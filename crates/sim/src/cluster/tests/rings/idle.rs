@@ -1,0 +1,178 @@
+//! Rings that nobody records into, on targets that drain: they are copied, while they are read and followed.
+
+use super::followed::follow;
+use super::leaving::{ALONE, on, opened, states, with_ring};
+use super::replaced::nodes_of;
+use super::spread::{STRIPED, WITH_PARITY, heal, missing, steps, strike};
+use super::*;
+use crate::cluster::tests::keeper::{Keeper, drain, wait_until_empty};
+use forebay_client::rings::PartState;
+use forebay_model::ring::Spread;
+
+/// Nobody records any more, and all that was accepted is durable.
+fn over(world: &World, mut recording: Recording) -> Past {
+    recording.settle(world);
+    recording.machine.host.kill();
+    // Who is gone without a word is there for a while.
+    world.run_for(Duration::from_secs(70));
+    recording.past(true)
+}
+
+fn all_of(cluster: &Cluster, past: &[Past]) -> Vec<(u64, u64)> {
+    let found = read(cluster, &opened(cluster, false));
+    assert_eq!(missing(&found, past), 0, "what was acknowledged is there");
+    let causes: Vec<Cause> = found.iter().filter_map(Found::gap).map(|gap| gap.cause).collect();
+    assert!(causes.iter().all(|cause| matches!(cause, Cause::Restart | Cause::Overflow)), "{causes:?}");
+    found.iter().filter_map(Found::element).collect()
+}
+
+/// A ring that is copied from target to target, and what it then bears.
+fn story(seed: u64, spread: Spread) -> u64 {
+    let (world, cluster, mut nodes) = with_ring(seed, spread);
+    let (chance, looker) = (world.random(), cluster.client_machine("looker"));
+    let keeper = Keeper::new(&cluster, "keeper", &Rc::default());
+    let mut past = Vec::new();
+    let told = (spread.components() == 1).then(|| follow(&world, &cluster));
+    for session in 1..=3 {
+        let mut recording = Recording::begin(&cluster, session);
+        steps(&mut recording, &world, &*chance, 400);
+        past.push(over(&world, recording));
+        let pinned = {
+            let (ring, to) = (opened(&cluster, true), world.clock().wall());
+            world.run(async move { ring.pin("it", Timestamp::MIN, to).await.expect("it is held").pin })
+        };
+        let before = all_of(&cluster, &past);
+        let at = chance.below(nodes.len() as u64) as usize;
+        drain(&cluster, &looker, nodes[at]);
+        wait_until_empty(&cluster, &looker, nodes[at]);
+        let now = nodes_of(&cluster, &looker);
+        assert!(now[at] != nodes[at] && keeper.moved.get() == session as u32, "{nodes:?}, {now:?}");
+        assert!(states(&cluster, &looker).iter().all(|state| *state == PartState::Held));
+        assert_eq!(all_of(&cluster, &past), before);
+        // What was pinned is, and is let go of as before.
+        let (ring, id) = (opened(&cluster, true), pinned.id);
+        world.run(async move {
+            let pins = ring.pins().await.expect("they are there");
+            assert_eq!(pins.iter().map(|pin| pin.id).collect::<Vec<_>>(), [id]);
+            ring.unpin(id).await.expect("it is there");
+        });
+        // Where it was it is removed when nothing that was given out for it counts any more.
+        world.run_for(Duration::from_secs(420));
+        assert_eq!(on(&cluster, nodes[at]), None);
+        cluster.crash_node(now[at]);
+        cluster.restart_node(now[at]);
+        nodes = now;
+    }
+    let everything = all_of(&cluster, &past);
+    if let Some((told, _tail)) = told {
+        world.run_for(Duration::from_secs(30));
+        let told: Vec<(u64, u64)> = told.borrow().iter().filter_map(Found::element).collect();
+        assert_eq!(told, everything, "who follows is told each once");
+    }
+    if spread.parity {
+        // The others make what one has, also of what was copied. (Without that of the parity nobody knows whether something is missing.)
+        cluster.crash_node(nodes[chance.below(3) as usize]);
+        assert_eq!(all_of(&cluster, &past), everything);
+    }
+    world.trace()
+}
+
+#[test]
+fn a_ring_that_nobody_records_into_is_copied_from_a_target_that_drains_with_all_it_has_and_goes_on_there() {
+    seeds::each(3, |seed| {
+        for spread in [ALONE, STRIPED, WITH_PARITY] {
+            story(seed, spread);
+        }
+    });
+}
+
+#[test]
+fn the_same_seed_is_the_same_story_of_a_ring_that_is_copied() {
+    assert_eq!(story(1, WITH_PARITY), story(1, WITH_PARITY));
+}
+
+/// Nodes, connections, the manager and who copies die meanwhile, and recorders come: how often a part was copied or left.
+fn life(seed: u64, spread: Spread) -> (u32, u64) {
+    let (world, cluster, _) = with_ring(seed, spread);
+    let (chance, looker) = (world.random(), cluster.client_machine("looker"));
+    let moved = Rc::default();
+    let mut keeper = Keeper::new(&cluster, "keeper", &moved);
+    let (mut past, mut session, mut moves) = (Vec::new(), 0, 0);
+    let followed = (spread.components() == 1).then(|| follow(&world, &cluster));
+    for round in 0..6 {
+        session += 1;
+        let mut recording = Recording::begin(&cluster, session);
+        (0..chance.below(300)).for_each(|_| recording.step(&world, &*chance));
+        past.push(over(&world, recording));
+        let before = nodes_of(&cluster, &looker);
+        let drained = before[chance.below(before.len() as u64) as usize];
+        drain(&cluster, &looker, drained);
+        // Most is struck while it is copied, which takes part of a second; the list is looked at every three.
+        world.run_for(Duration::from_millis(chance.below(6000)));
+        let now = nodes_of(&cluster, &looker);
+        let victim = match chance.below(3) {
+            0 => drained,
+            1 => chance.below(cluster.nodes.len() as u64) as usize,
+            _ => now[chance.below(now.len() as u64) as usize],
+        };
+        let fault = chance.below(9);
+        match fault {
+            0 => cluster.crash_manager(),
+            1 => cluster.kill_manager(),
+            2 => keeper.machine.host.kill(),
+            3 => {
+                // Somebody records while it is copied, or just then.
+                session += 1;
+                let mut recording = Recording::begin(&cluster, session);
+                (0..chance.below(100)).for_each(|_| recording.step(&world, &*chance));
+                past.push(over(&world, recording));
+            }
+            4 => {}
+            how => strike(&cluster, &keeper.machine, victim, how - 5),
+        }
+        world.run_for(Duration::from_millis(chance.below(8000)));
+        heal(&cluster, victim);
+        if fault < 2 {
+            cluster.restart_manager();
+        }
+        if fault == 2 || chance.below(4) == 0 {
+            keeper.machine.host.kill();
+            keeper = Keeper::new(&cluster, &format!("keeper of {round}"), &moved);
+        }
+        all_of(&cluster, &past);
+        world.run_for(Duration::from_secs(chance.below(60)));
+        moves += u32::from(nodes_of(&cluster, &looker) != before);
+    }
+    keeper.machine.host.kill();
+    let _keeper = Keeper::new(&cluster, "the last keeper", &moved);
+    let at = nodes_of(&cluster, &looker)[0];
+    drain(&cluster, &looker, at);
+    wait_until_empty(&cluster, &looker, at);
+    let everything = all_of(&cluster, &past);
+    if let Some((told, _tail)) = followed {
+        world.run_for(Duration::from_secs(60));
+        let told: Vec<(u64, u64)> = told.borrow().iter().filter_map(Found::element).collect();
+        assert_eq!(told, everything, "who follows is told each once");
+    }
+    // What came to nothing is removed, wherever it was.
+    let end = world.now() + Duration::from_secs(1800);
+    let there = |node: &usize| on(&cluster, *node).is_some();
+    while (0..cluster.nodes.len()).filter(there).count() > spread.components() as usize {
+        assert!(world.now() < end, "what is left behind is removed some time");
+        world.run_for(Duration::from_secs(10));
+    }
+    assert!(nodes_of(&cluster, &looker).iter().all(there));
+    (moves, world.trace())
+}
+
+#[test]
+fn what_was_acknowledged_is_there_while_a_ring_is_copied_whoever_is_cut_off_dies_or_records() {
+    let moves = Cell::new(0);
+    seeds::each(6, |seed| {
+        for spread in [ALONE, STRIPED, WITH_PARITY] {
+            moves.set(moves.get() + life(seed, spread).0);
+        }
+    });
+    println!("{} moves", moves.get());
+    assert!(seeds::is_replay() || moves.get() > 40, "{} parts were moved", moves.get());
+}
