@@ -46,7 +46,7 @@ use forebay_wire::command::Reply;
 use forebay_wire::control::files::{ComponentState, CreateRing, Grant, OpenRing};
 use forebay_wire::control::names::{FileId, Place, RemoveFile, SetAttributes};
 use forebay_wire::control::{self, Change, Question};
-use forebay_wire::ring::{RingAsk, RingQuery};
+use forebay_wire::ring::{RingAsk, RingQuery, relative_of};
 use merge::{Asked, Merged};
 use source::Heard;
 use std::cell::{Cell, RefCell};
@@ -166,10 +166,19 @@ impl Rings {
     pub(crate) async fn is_recorded(&self, ring: FileId) -> Result<bool> {
         let open = OpenRing { place: Place::of(ring), write: false };
         let opened = match self.control.ask(Question::OpenRing(open)).await? {
-            control::Reply::Grant(grant) => self.ring(&ring.to_string(), grant)?,
+            // What stands for it is a name.
+            control::Reply::Grant(grant) => self.ring(&relative_of(ring), grant)?,
             other => return Err(strange(&other)),
         };
-        Ok(opened.statuses().await.iter().flatten().any(|status| status.recording))
+        let is_away = |error: &Error| error.kind == Kind::Disconnected;
+        for status in opened.statuses().await {
+            match status {
+                Ok(status) if status.recording => return Ok(true),
+                Err(error) if !is_away(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(false)
     }
 
     /// Removes a ring with everything in it, also what is pinned.

@@ -114,6 +114,11 @@ impl Way {
         self.beside_it(true)
     }
 
+    /// Whether what lay there before it left lies elsewhere by now, or is not any more.
+    pub(crate) fn has_left(&self, former: &Way) -> bool {
+        self.former().is_none_or(|now| now.target() != former.target())
+    }
+
     /// The way to where it is to lie.
     pub(crate) fn next_place(&self) -> Option<Way> {
         self.beside_it(false)

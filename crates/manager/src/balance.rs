@@ -165,7 +165,7 @@ impl Round {
         for (counts, target) in [(&mut self.excess, from), (&mut self.budget, from), (&mut self.room, to)] {
             counts.entry(target).and_modify(|left| *left = left.saturating_sub(length));
         }
-        Ok(Some(Move { component, to, by: 0, even: true }))
+        Ok(Some(Move { component, to, by: 0, even: true, former: false }))
     }
 }
 

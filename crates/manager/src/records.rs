@@ -270,6 +270,8 @@ pub(crate) struct Move {
     pub(crate) by: u64,
     /// Nothing has to leave where it lies: targets are to be filled evenly.
     pub(crate) even: bool,
+    /// Of a part of a ring what it left behind, and not where it lies.
+    pub(crate) former: bool,
 }
 
 /// Parts of a ring that are to leave the targets on which they lie, or have left them and were not run over since.

@@ -258,10 +258,10 @@ impl Manager {
         for (key, value) in self.page(keys::LAYOUTS, &mut round)? {
             let (file, layout): (FileId, Layout) = (FileId(keys::number(&key)), decode(&key, &value)?);
             let mut draft = Draft::new(self.view()?, batch);
-            let is_displaced = is_displaced(&self.cluster, &layout);
+            let ring: RingMoves = draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+            let is_displaced = is_displaced(&self.cluster, &layout, &ring);
             let is_new = is_displaced && displace(&mut draft, file)?;
             let is_moved = is_displaced && draft.read::<Moves>(&keys::moves(file))?.is_some();
-            let ring: RingMoves = draft.read(&keys::ring_moves(file))?.unwrap_or_default();
             for target in layout.targets.iter().copied().chain(ring.places().map(|(_, target)| target)) {
                 counts.entry(target).and_modify(|count| {
                     count.components += 1;

@@ -159,7 +159,7 @@ impl Files {
         for id in [|object: ObjectId| object, companion] {
             copy.object(id).await?;
         }
-        self.control.change(Change::Relocated(Relocated { file, component, version })).await?;
+        self.control.change(Change::Relocated(Relocated { file, component, version, recorded: false })).await?;
         Ok((copy.written, copy.lost))
     }
 

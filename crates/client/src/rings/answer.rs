@@ -74,35 +74,41 @@ pub(super) struct PartAnswer {
 
 impl PartAnswer {
     pub(super) async fn open(way: Way, query: RingQuery) -> Result<PartAnswer> {
-        let Some(former) = way.former() else {
-            // Where it lay before it is lost: what is not there is made of others.
-            let has_begun_late = way.state() == ComponentState::Filling;
-            let mut answer = PartAnswer::ask_one(way, query).await?;
-            answer.has_begun_late = has_begun_late;
-            return Ok(answer);
-        };
-        // Before that is known, nothing is asked: what is recorded there until then is given there.
-        if query.follow && matches!(moved::goes_on(&way).await, Ok(false)) {
-            let mut answer = PartAnswer::ask_one(former, query).await?;
-            answer.stays = Some(way);
-            return Ok(answer);
-        }
-        let before = RingQuery { follow: false, ..query.clone() };
-        match PartAnswer::ask_one(former, before).await {
-            Ok(mut answer) => {
-                answer.behind = Some((way.apart(), query));
-                Ok(answer)
-            }
-            // The ring has run over it meanwhile.
-            Err(_) if way.former().is_none() => PartAnswer::ask_one(way, query).await,
-            Err(error) if !way.is_covered() && is_gone(&error) => {
-                let missing = moved::gap_before(&way, &query).await?;
+        loop {
+            let Some(former) = way.former() else {
+                // Where it lay before it is lost: what is not there is made of others.
+                let has_begun_late = way.state() == ComponentState::Filling;
                 let mut answer = PartAnswer::ask_one(way, query).await?;
-                (answer.has_begun_late, answer.missing) = (true, missing);
-                Ok(answer)
+                answer.has_begun_late = has_begun_late;
+                return Ok(answer);
+            };
+            // Before that is known, nothing is asked: what is recorded there until then is given there.
+            let stays = query.follow && matches!(moved::goes_on(&way).await, Ok(false));
+            let before = RingQuery { follow: stays, ..query.clone() };
+            match PartAnswer::ask_one(former.clone(), before).await {
+                Ok(mut answer) => {
+                    match stays {
+                        true => answer.stays = Some(way),
+                        false => answer.behind = Some((way.apart(), query)),
+                    }
+                    return Ok(answer);
+                }
+                // It was copied from there meanwhile, or the ring has run over it.
+                Err(_) if way.has_left(&former) => {}
+                Err(error) if !stays && !way.is_covered() && is_gone(&error) => {
+                    return PartAnswer::open_without(way, query).await;
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
+    }
+
+    /// Of what there is where it lies alone.
+    async fn open_without(way: Way, query: RingQuery) -> Result<PartAnswer> {
+        let missing = moved::gap_before(&way, &query).await?;
+        let mut answer = PartAnswer::ask_one(way, query).await?;
+        (answer.has_begun_late, answer.missing) = (true, missing);
+        Ok(answer)
     }
 
     async fn ask_one(way: Way, query: RingQuery) -> Result<PartAnswer> {

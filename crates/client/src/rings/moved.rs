@@ -49,7 +49,7 @@ pub(super) async fn leave(way: &Way, spread: Spread) -> Result<()> {
         }
     }
     let (_, version) = way.version();
-    way.change(Change::Relocated(Relocated { file, component, version })).await?;
+    way.change(Change::Relocated(Relocated { file, component, version, recorded: true })).await?;
     way.renew().await
 }
 
@@ -63,6 +63,8 @@ pub(super) async fn go_on(way: &Way, writer: u64, number: u64) -> Result<()> {
         }
         Ok(before) if before.state != RingState::Recovering => before.next_sequence,
         Ok(_) => return Err(Error::busy(format!("{} is being opened where it lay before", way.path()))),
+        // It was copied from there meanwhile, or was run over.
+        Err(error) if way.has_left(&former) => return Err(Error { kind: Kind::Disconnected, ..error }),
         Err(error) => {
             let own = replaced::own_status(way).await?;
             // It went on there before, or nothing is left that it could go on with.

@@ -103,9 +103,14 @@ async fn look(way: &Way, ways: &[Way]) -> Result<()> {
 
 /// What one part says of itself, wherever it has something.
 pub(super) async fn status(way: &Way) -> Result<RingStatus> {
-    let now = own_status(way).await?;
-    let Some(former) = way.former() else { return Ok(now) };
-    moved::both(way, own_status(&former).await, now)
+    loop {
+        let now = own_status(way).await?;
+        let Some(former) = way.former() else { return Ok(now) };
+        match own_status(&former).await {
+            Err(_) if way.has_left(&former) => {}
+            before => return moved::both(way, before, now),
+        }
+    }
 }
 
 /// What one part says of itself in the one place to which this way leads.

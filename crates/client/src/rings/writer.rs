@@ -190,9 +190,13 @@ impl Carrier {
     /// Resumes the session where it is, or goes on with it where the part lies.
     async fn open_again(&self) -> Result<Opened> {
         let Some(way) = &self.follows else { return open_at(self.way.clone(), self.writer, true).await };
-        // What was on a lost target cannot be ended there.
-        if self.way.target() != way.target() && self.way.state() != ComponentState::Missed {
-            return open_at(self.way.clone(), self.writer, true).await;
+        // It is ended where it is; what was copied from there meanwhile, where the copy is. On a lost target nothing can be ended.
+        let is_there = |place: &Way| place.state() != ComponentState::Missed;
+        let places = [Some(self.way.clone()), way.former()].into_iter().flatten();
+        if self.way.target() != way.target()
+            && let Some(place) = places.into_iter().find(is_there)
+        {
+            return open_at(place, self.writer, true).await;
         }
         let durable = self.shared.lock().durable.number;
         open(way, self.writer, Some(durable)).await

@@ -44,7 +44,7 @@ messages! {
     Relocate as Relocate { file, last }
     Relocating as Relocating { file }
     Relocation as Relocation { component, version, from, to, until, hurries }
-    Relocated as Relocated { file, component, version }
+    Relocated as Relocated { file, component, version, recorded }
     Displaced as Displaced { files, more }
     ClientGone as ClientGone { client }
     Scrubbed as Scrubbed { file }

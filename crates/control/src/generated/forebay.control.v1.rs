@@ -1138,6 +1138,9 @@ pub struct Relocated {
     /// Which the file has, as this client knows it.
     #[prost(uint64, tag = "3")]
     pub version: u64,
+    /// Nothing was copied: who records a part of a ring goes on there.
+    #[prost(bool, tag = "4")]
+    pub recorded: bool,
 }
 /// Files with components that are to lie elsewhere.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

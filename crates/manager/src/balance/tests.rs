@@ -88,7 +88,7 @@ impl Stage {
 
     fn ends(&mut self, file: FileId, way: &Relocation) {
         let Relocation { component, version, .. } = *way;
-        self.change(&mover(), Change::Relocated(Relocated { file, component, version })).unwrap();
+        self.change(&mover(), Change::Relocated(Relocated { file, component, version, recorded: false })).unwrap();
     }
 
     fn drains(&mut self, target: TargetId) {
@@ -192,7 +192,7 @@ fn who_writes_a_file_is_not_waited_for_and_what_was_given_up_is_rebuilt_first() 
     assert_eq!(stage.begins(one).unwrap_err().kind, Kind::Busy);
     let way = stage.begins(other).unwrap();
     stage.root(open(other, true)).unwrap();
-    let ended = Relocated { file: other, component: way.component, version: way.version };
+    let ended = Relocated { file: other, component: way.component, version: way.version, recorded: false };
     assert_eq!(stage.change(&mover(), Change::Relocated(ended)).unwrap_err().kind, Kind::Stale);
     stage.pass(Duration::from_secs(400));
     assert_eq!(stage.begins(one).unwrap_err().kind, Kind::Busy, "however long it is open");

@@ -16,7 +16,7 @@ use crate::keys;
 use crate::manager::{Manager, Now, Settings};
 use crate::place::{self, Found};
 use crate::principal::Principal;
-use crate::records::{Layout, Move, Moves, ToScrub, Writer, Writers};
+use crate::records::{Layout, Move, Moves, RingMove, RingMoves, ToScrub, Writer, Writers};
 use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::capability::{Rights, SKEW};
 use forebay_wire::control::cluster::TargetState;
@@ -35,10 +35,10 @@ impl Operation<'_> {
         }
         let mut layout: Layout = self.draft.require(&keys::layout(file))?;
         let Moves(mut moves) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
-        let Some(component) = displaced(self.cluster, &layout, &moves) else { return Err(nothing_to_do(file)) };
         if is_used {
-            return self.relocate_beside(Found { file, inode }, &layout, (component, moves), asked.last);
+            return self.relocate_beside(Found { file, inode }, &layout, moves, asked.last);
         }
+        let Some(component) = displaced(self.cluster, &layout, &moves) else { return Err(nothing_to_do(file)) };
         if asked.last {
             return Err(Error::usage(format!(
                 "{file} is a file, and who copies one is alone with it from the beginning on"
@@ -88,7 +88,7 @@ impl Operation<'_> {
             }
             None => self.place_elsewhere(file, &layout, component)?,
         };
-        moves.push(Move { component, to, by: self.by.client, even });
+        moves.push(Move { component, to, by: self.by.client, even, former: false });
         self.draft.put(keys::moves(file), &Moves(moves))?;
         let since = self.now.wall;
         let writer =
@@ -103,9 +103,14 @@ impl Operation<'_> {
         &mut self,
         Found { file, inode }: Found,
         layout: &Layout,
-        (component, mut moves): (u32, Vec<Move>),
+        mut moves: Vec<Move>,
         last: bool,
     ) -> Result<()> {
+        let ring: RingMoves = self.draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+        let (component, from, former) = displaced(self.cluster, layout, &[])
+            .map(|component| (component, layout.targets[component as usize], false))
+            .or_else(|| left_displaced(self.cluster, layout, &ring).map(|it| (it.component, it.target, true)))
+            .ok_or_else(|| nothing_to_do(file))?;
         let Writers(writers) = self.draft.read(&keys::writers(file))?.unwrap_or_default();
         if writers.iter().any(|writer| !writer.is(self.by)) {
             return Err(Error::busy(format!("another client moves {file}; ask again later")));
@@ -117,7 +122,6 @@ impl Operation<'_> {
             self.copies(file, true)?;
             return self.raise(file, inode);
         }
-        let from = layout.targets[component as usize];
         if !self.cluster.targets.get(&from).is_some_and(|now| self.cluster.is_up(now)) {
             return Err(Error::busy(format!(
                 "{file} lies on target {from}, which is away; it is copied when that is back"
@@ -132,7 +136,7 @@ impl Operation<'_> {
         for copied in moves.drain(..) {
             leave_behind(&mut self.draft, file, &inode, (copied.component, copied.to), 0, due)?;
         }
-        moves.push(Move { component, to, by: self.by.client, even: false });
+        moves.push(Move { component, to, by: self.by.client, even: false, former });
         self.draft.put(keys::moves(file), &Moves(moves))?;
         self.copies(file, false)
     }
@@ -147,14 +151,15 @@ impl Operation<'_> {
     /// A component lies where it was copied to.
     pub(super) fn relocated(&mut self, asked: &Relocated) -> Result<()> {
         let Found { file, inode } = place::find(&self.draft, self.by, &Place::of(asked.file))?;
-        let copied = copied_by(&self.draft, self.by, file, Copier::Alone);
-        if inode.attributes.kind == FileKind::Ring && copied.is_err() {
+        if asked.recorded {
+            place::require_kind(file, &inode, FileKind::Ring)?;
             return self.part_has_left(&Relocated { file, ..*asked }, inode);
         }
         require_version(file, &inode, asked.version)?;
-        let (mut moves, at) = copied?;
-        let Move { component, to, .. } = moves.swap_remove(at);
+        let (mut moves, at) = copied_by(&self.draft, self.by, file, Copier::Alone)?;
+        let Move { component, to, former, .. } = moves.swap_remove(at);
         let mut layout: Layout = self.draft.require(&keys::layout(file))?;
+        let mut ring: RingMoves = self.draft.read(&keys::ring_moves(file))?.unwrap_or_default();
         if component != asked.component || layout.absence(component).is_some() || layout.targets.contains(&to) {
             return Err(nothing_to_do(file));
         }
@@ -163,11 +168,21 @@ impl Operation<'_> {
                 "target {to} takes nothing new any more, so component {component} of {file} is to be copied to another one; begin anew"
             )));
         }
-        self.leave(file, &inode, &mut layout, (component, to), inode.attributes.version)?;
-        self.draft.put(keys::layout(file), &layout)?;
+        if former {
+            let left = ring.0.iter_mut().find(|it| it.component == component && it.moved);
+            let from = std::mem::replace(&mut left.ok_or_else(|| nothing_to_do(file))?.target, to);
+            let due = self.now.wall.after(self.settings.life + SKEW);
+            leave_behind(&mut self.draft, file, &inode, (component, from), inode.attributes.version, due)?;
+            self.draft.put(keys::ring_moves(file), &ring)?;
+        } else {
+            self.leave(file, &inode, &mut layout, (component, to), inode.attributes.version)?;
+            self.draft.put(keys::layout(file), &layout)?;
+        }
         self.draft.delete(keys::writers(file));
         self.callbacks.free(file);
-        let is_done = moves.is_empty() && displaced(self.cluster, &layout, &moves).is_none();
+        let is_displaced = displaced(self.cluster, &layout, &moves).is_some()
+            || left_displaced(self.cluster, &layout, &ring).is_some();
+        let is_done = moves.is_empty() && !is_displaced;
         self.draft.put_unless(is_done, keys::moves(file), &Moves(moves))?;
         self.raise(file, inode)
     }
@@ -272,9 +287,19 @@ fn is_possible(cluster: &Cluster, layout: &Layout, copied: &Move) -> bool {
     is_open && layout.absent.is_empty() && !layout.targets.contains(&copied.to)
 }
 
-/// Whether something of a file lies where nothing is to stay.
-pub(crate) fn is_displaced(cluster: &Cluster, layout: &Layout) -> bool {
-    displaced(cluster, layout, &[]).is_some()
+/// What a part of a ring has left behind where nothing is to stay.
+fn left_displaced(cluster: &Cluster, layout: &Layout, ring: &RingMoves) -> Option<RingMove> {
+    let lies_wrong = |it: &&RingMove| {
+        let target = cluster.targets.get(&it.target);
+        let is_draining = target.is_some_and(|now| now.record.state == TargetState::Draining);
+        it.moved && is_draining && layout.absence(it.component).is_none()
+    };
+    ring.0.iter().find(lies_wrong).copied()
+}
+
+/// Whether something of a file lies where nothing is to stay; of a ring also what it has left behind.
+pub(crate) fn is_displaced(cluster: &Cluster, layout: &Layout, ring: &RingMoves) -> bool {
+    displaced(cluster, layout, &[]).is_some() || left_displaced(cluster, layout, ring).is_some()
 }
 
 /// Whether anything is under keys that begin so.
@@ -311,8 +336,10 @@ pub(crate) fn stay(
     let Writers(writers) = draft.read(&keys::writers(file))?.unwrap_or_default();
     let is_even = moves.0.iter().any(|copied| copied.even);
     let is_free = is_even && writers.is_empty() && !is_any_hurried(draft, cluster)?;
-    let wanted = displaced(cluster, &layout, if is_free { &moves.0 } else { &[] });
-    if wanted.is_some() || writers.iter().any(|writer| copies(&moves.0, writer)) {
+    let ring: RingMoves = draft.read(&keys::ring_moves(file))?.unwrap_or_default();
+    let is_wanted = displaced(cluster, &layout, if is_free { &moves.0 } else { &[] }).is_some()
+        || left_displaced(cluster, &layout, &ring).is_some();
+    if is_wanted || writers.iter().any(|writer| copies(&moves.0, writer)) {
         return Ok(false);
     }
     let inode = place::inode(&*draft, file)?;
@@ -331,9 +358,15 @@ impl Manager {
         let Found { file, inode } = place::find(&view, by, &Place::of(asked.file))?;
         let is_used = is_used_meanwhile(inode.attributes.kind);
         let (moves, at) = copied_by(&view, by, file, if is_used { Copier::Beside } else { Copier::Alone })?;
-        let Move { component, to, even, .. } = moves[at];
-        let Layout { targets, .. } = view.require(&keys::layout(file))?;
-        let from = targets[component as usize];
+        let Move { component, to, even, former, .. } = moves[at];
+        let from = if former {
+            let ring: RingMoves = view.read(&keys::ring_moves(file))?.unwrap_or_default();
+            let left = ring.0.iter().find(|it| it.component == component && it.moved);
+            left.ok_or_else(|| nothing_to_do(file))?.target
+        } else {
+            let Layout { targets, .. } = view.require(&keys::layout(file))?;
+            targets[component as usize]
+        };
         let mut read = Rights::READ | Rights::GET_ATTRIBUTES;
         let mut write = read | Rights::WRITE | Rights::TRUNCATE | Rights::SET_ATTRIBUTES | Rights::CREATE;
         if is_used {

@@ -123,9 +123,8 @@ impl Operation<'_> {
                 return Ok(Answer::Opened(file));
             }
         }
-        let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
-        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
-        let there: Vec<TargetId> = layout.targets.iter().copied().chain(left).collect();
+        self.stop_copying(file, &inode)?;
+        let there = self.has_something(file, &layout, &moves)?;
         let found = placement::place_ring(self.cluster, part, (1, &there), &asked.refused_by, self.random)?;
         moves.0.retain(|it| it.component != component);
         if let Some(before) = before {
@@ -171,15 +170,30 @@ impl Operation<'_> {
             self.leave_unread(file, &inode, (component, target))?;
         }
         put_moves(&mut self.draft, file, moves.clone())?;
-        let Moves(copied) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
-        let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
-        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
-        let copied = copied.into_iter().map(|it| it.to);
-        let there: Vec<TargetId> = layout.targets.iter().copied().chain(left).chain(copied).collect();
+        let there = self.has_something(file, layout, &moves)?;
         // That of the parity takes a little more, which only its target knows.
         let part = most_of_ring(layout.striping, 0, inode.attributes.size);
         let found = placement::place_ring(self.cluster, part, (1, &there), &[], self.random)?;
         found.into_iter().next().ok_or_else(|| Error::full("no target takes a part of a ring"))
+    }
+
+    /// Who copies makes way for who records: what was copied is removed.
+    fn stop_copying(&mut self, file: FileId, inode: &Inode) -> Result<()> {
+        let key = keys::moves(file);
+        let Some(Moves(copied)) = self.draft.read(&key)? else { return Ok(()) };
+        for it in copied {
+            self.leave_unread(file, inode, (it.component, it.to))?;
+        }
+        self.draft.put(key, &Moves::default())
+    }
+
+    /// Targets that have something of a ring, or are to have: one part lies on each, and where something is to be removed, a part
+    /// would be, too.
+    fn has_something(&self, file: FileId, layout: &Layout, moves: &RingMoves) -> Result<Vec<TargetId>> {
+        let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
+        let Moves(copied) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
+        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
+        Ok(layout.targets.iter().copied().chain(left).chain(copied.into_iter().map(|it| it.to)).collect())
     }
 
     /// What is made of a ring on a target is removed there; nobody ever read it.
@@ -203,11 +217,8 @@ impl Operation<'_> {
         let wrong: Vec<(u32, TargetId)> = components
             .filter(|(component, target)| asked.refused_by.contains(target) || is_missed(&layout, *component))
             .collect();
-        // Where something of it is to be removed, a part of it would be, too.
-        let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
         let moves: RingMoves = self.draft.read(&keys::ring_moves(file))?.unwrap_or_default();
-        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
-        let there: Vec<TargetId> = there.iter().copied().chain(left).collect();
+        let there = self.has_something(file, &layout, &moves)?;
         let wanted = (wrong.len(), &there[..]);
         let others = placement::place_ring(self.cluster, part, wanted, &asked.refused_by, self.random)?;
         for ((component, _), to) in wrong.into_iter().zip(others) {

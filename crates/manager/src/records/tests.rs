@@ -177,7 +177,7 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     is(CachesRecord { since: Timestamp(3) }, "0106");
     is(ShutOutRecord { until: Timestamp(3) }, "0106");
     is(VerifiedAt(Timestamp(3)), "0106");
-    is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300, even: true }]), "01010205ac0201");
+    is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300, even: true, former: true }]), "01010205ac020101");
     let pending = vec![(2, TargetId(5))];
     is(Orders { volume: 1, version: 2, due: Timestamp(3), pending }, "01010206010205");
 }

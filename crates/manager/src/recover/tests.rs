@@ -552,7 +552,7 @@ fn what_a_layout_names_is_not_removed_and_nothing_is_copied_to_where_its_file_li
     let (left, moves) = (keys::leftovers(file), keys::moves(file));
     let pending = vec![(0, targets[0]), (1, other), (0, targets[1])];
     let orders = Orders { volume, version: 1, due: stage.now.wall, pending };
-    let to = |component, to| Move { component, to, by: 0, even: true };
+    let to = |component, to| Move { component, to, by: 0, even: true, former: false };
     let copied = Moves(vec![to(0, targets[0]), to(1, other), to(1, last), to(2, targets[3])]);
     put(left.clone(), encode(&left, &orders).unwrap());
     put(moves.clone(), encode(&moves, &copied).unwrap());
@@ -618,7 +618,7 @@ fn a_component_that_is_on_several_targets_lies_where_it_is_newest_if_the_copy_ma
         let old = seen.components.iter().find(is_old).unwrap().clone();
         if list == Some(keys::MOVES) {
             let key = keys::moves(file);
-            let moves = Moves(vec![Move { component: 1, to: other, by: 7, even: false }]);
+            let moves = Moves(vec![Move { component: 1, to: other, by: 7, even: false, former: false }]);
             let value = encode(&key, &moves).unwrap();
             seen.chain.state.insert(key, value);
         }

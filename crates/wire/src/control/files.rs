@@ -486,6 +486,8 @@ pub struct Relocated {
     pub component: u32,
     /// The version that the file has, as this client knows it.
     pub version: u64,
+    /// Nothing was copied: who records a part of a ring goes on there.
+    pub recorded: bool,
 }
 
 /// Files with components that are to lie elsewhere.

@@ -107,7 +107,11 @@ impl<'a> HeapCopy<'a> {
         };
         self.ask(End::To, HeapAsk::Received { units }, Slice::new()).await?;
         let Relocation { component, version, .. } = self.way;
-        self.files.control.change(Change::Relocated(Relocated { file: self.heap, component, version })).await.map(drop)
+        self.files
+            .control
+            .change(Change::Relocated(Relocated { file: self.heap, component, version, recorded: false }))
+            .await
+            .map(drop)
     }
 
     /// Copies what is to be read, from its beginning to its end, once.

@@ -66,7 +66,11 @@ impl RingCopy<'_> {
         self.is_as_before(&portrait).await?;
         self.ask(End::To, ImageAsk::Received, Slice::new()).await?;
         let Relocation { component, version, .. } = self.way;
-        self.files.control.change(Change::Relocated(Relocated { file: self.ring, component, version })).await.map(drop)
+        self.files
+            .control
+            .change(Change::Relocated(Relocated { file: self.ring, component, version, recorded: false }))
+            .await
+            .map(drop)
     }
 
     async fn bytes(&mut self, length: Bytes) -> Result<()> {

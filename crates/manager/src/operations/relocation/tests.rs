@@ -96,7 +96,7 @@ impl Stage {
         Relocation { component, version, .. }: &Relocation,
     ) -> Result<Reply> {
         let (component, version) = (*component, *version);
-        self.change(by, Change::Relocated(Relocated { file, component, version }))
+        self.change(by, Change::Relocated(Relocated { file, component, version, recorded: false }))
     }
 
     fn left(&mut self, target: TargetId) -> Option<u64> {

@@ -119,7 +119,7 @@ fn leaving(file: FileId, component: u32, refused_by: &[TargetId]) -> Change {
 }
 
 fn left(file: FileId, component: u32, grant: &Grant) -> Change {
-    Change::Relocated(Relocated { file, component, version: grant.entry.attributes.version })
+    Change::Relocated(Relocated { file, component, version: grant.entry.attributes.version, recorded: true })
 }
 
 /// Which part moves, where the other place of it is, and whether it has left that.
@@ -160,7 +160,12 @@ fn a_part_leaves_a_target_that_drains_and_is_known_in_both_places_until_it_has_c
     let other = granted(stage.root(leaving(file, 1, &[second])));
     let [(1, Some(third), false)] = moving(&other)[..] else { panic!("{:?}", moving(&other)) };
     assert!(![first, second].contains(&third));
-    let stale = Change::Relocated(Relocated { file, component: 1, version: other.entry.attributes.version + 1 });
+    let stale = Change::Relocated(Relocated {
+        file,
+        component: 1,
+        version: other.entry.attributes.version + 1,
+        recorded: true,
+    });
     assert_eq!(stage.root(stale).unwrap_err().kind, Kind::Stale);
     assert_eq!(stage.change(&user(9), left(file, 1, &other)).unwrap_err().kind, Kind::Forbidden);
     stage.root(left(file, 1, &other)).unwrap();
@@ -256,7 +261,8 @@ fn a_part_that_nobody_records_into_is_copied_and_is_nobody_elses_while_the_last_
     let now = opened(&mut stage, true);
     stage.root(left(file, 1, &now)).unwrap();
     assert_eq!(copied(&mut stage, file, true).unwrap_err().kind, Kind::Stale, "it lies elsewhere by now");
-    let end = |way: &Relocation| Change::Relocated(Relocated { file, component: 1, version: way.version });
+    let end =
+        |way: &Relocation| Change::Relocated(Relocated { file, component: 1, version: way.version, recorded: false });
     assert_eq!(stage.change(&mover(), end(&way)).unwrap_err().kind, Kind::Stale);
     let now = opened(&mut stage, true);
     stage.root(Change::Rebuilt(Rebuilt { file, component: 1, version: now.entry.attributes.version })).unwrap();
@@ -277,4 +283,38 @@ fn a_part_that_nobody_records_into_is_copied_and_is_nobody_elses_while_the_last_
     assert_eq!((now.components[1].target, moving(&now)), (way.to.target, vec![]));
     assert!(now.entry.attributes.version > last.version, "who knows only where it lay is shut out there");
     assert_eq!((counted(&mut stage, second), displaced(&mut stage)), (Some(0), vec![]));
+}
+
+#[test]
+fn what_a_part_left_behind_is_copied_too_when_nobody_records_any_more() {
+    let mut stage = Stage::new();
+    let made = granted(stage.root(create(Place::path("/r"), true, false, &[])));
+    let (file, first) = (made.entry.file, made.components[1].target);
+    set(&mut stage, first, TargetState::Draining);
+    let placed = granted(stage.root(leaving(file, 1, &[])));
+    stage.root(left(file, 1, &placed)).unwrap();
+    assert_eq!((counted(&mut stage, first), displaced(&mut stage)), (Some(1), vec![file]));
+    let now = opened(&mut stage, true);
+    let way = copied(&mut stage, file, false).unwrap();
+    assert_eq!((way.component, way.from.target), (1, first));
+    assert!(now.components.iter().all(|it| it.target != way.to.target), "one part lies on each");
+    let last = copied(&mut stage, file, true).unwrap();
+    let end = Relocated { file, component: 1, version: last.version, recorded: false };
+    stage.change(&mover(), Change::Relocated(end)).unwrap();
+    let after = opened(&mut stage, true);
+    assert_eq!(after.components[1].target, now.components[1].target);
+    assert_eq!(moving(&after), [(1, Some(way.to.target), true)]);
+    assert_eq!((counted(&mut stage, first), displaced(&mut stage)), (Some(0), vec![]));
+    // It is removed when it was run over, wherever it is.
+    let version = after.entry.attributes.version;
+    stage.root(Change::Rebuilt(Rebuilt { file, component: 1, version })).unwrap();
+    assert_eq!(moving(&opened(&mut stage, true)), []);
+    // Who records and is to leave finds a place also where a copy came to nothing.
+    let second = after.components[1].target;
+    set(&mut stage, second, TargetState::Draining);
+    let way = copied(&mut stage, file, false).unwrap();
+    granted(stage.root(leaving(file, 1, &[])));
+    assert_eq!(copied(&mut stage, file, true).unwrap_err().kind, Kind::Stale);
+    let end = Relocated { file, component: 1, version: way.version, recorded: false };
+    assert_eq!(stage.change(&mover(), Change::Relocated(end)).unwrap_err().kind, Kind::Stale);
 }

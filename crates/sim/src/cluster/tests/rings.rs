@@ -102,7 +102,10 @@ fn answer_of(ring: &Ring, query: RingQuery) -> impl Future<Output = Vec<Found>> 
             let mut visit = |event: Event<'_>| {
                 found.push(match event {
                     Event::Element { sequence, payload, .. } => {
-                        assert!(next.is_none_or(|next| next == sequence), "sequences rise by one");
+                        assert!(
+                            next.is_none_or(|next| next == sequence),
+                            "sequences rise by one: {sequence} after {next:?}"
+                        );
                         next = Some(sequence + 1);
                         let number = |at| u64::from_le_bytes(payload[at..at + 8].try_into().expect("eight bytes"));
                         assert!(payload[16..].iter().all(|byte| *byte == 7));

@@ -1,7 +1,7 @@
 //! Rings that nobody records into, on targets that drain: they are copied, while they are read and followed.
 
 use super::followed::follow;
-use super::leaving::{ALONE, on, opened, states, with_ring};
+use super::leaving::{ALONE, leave, on, opened, states, with_ring};
 use super::replaced::nodes_of;
 use super::spread::{STRIPED, WITH_PARITY, heal, missing, steps, strike};
 use super::*;
@@ -103,6 +103,12 @@ fn life(seed: u64, spread: Spread) -> (u32, u64) {
         session += 1;
         let mut recording = Recording::begin(&cluster, session);
         (0..chance.below(300)).for_each(|_| recording.step(&world, &*chance));
+        if chance.below(3) == 0 {
+            // It leaves one, and ends soon after that, so that nothing is run over.
+            let there = nodes_of(&cluster, &looker);
+            drain(&cluster, &looker, there[chance.below(there.len() as u64) as usize]);
+            (0..1000 + chance.below(300)).for_each(|_| recording.step_of(&world, &*chance, 3));
+        }
         past.push(over(&world, recording));
         let before = nodes_of(&cluster, &looker);
         let drained = before[chance.below(before.len() as u64) as usize];
@@ -154,10 +160,11 @@ fn life(seed: u64, spread: Spread) -> (u32, u64) {
         let told: Vec<(u64, u64)> = told.borrow().iter().filter_map(Found::element).collect();
         assert_eq!(told, everything, "who follows is told each once");
     }
-    // What came to nothing is removed, wherever it was.
+    // What came to nothing is removed, wherever it was; what was left and not run over yet is read.
+    let left = states(&cluster, &looker).iter().filter(|state| **state == PartState::Left).count();
     let end = world.now() + Duration::from_secs(1800);
     let there = |node: &usize| on(&cluster, *node).is_some();
-    while (0..cluster.nodes.len()).filter(there).count() > spread.components() as usize {
+    while (0..cluster.nodes.len()).filter(there).count() > spread.components() as usize + left {
         assert!(world.now() < end, "what is left behind is removed some time");
         world.run_for(Duration::from_secs(10));
     }
@@ -175,4 +182,38 @@ fn what_was_acknowledged_is_there_while_a_ring_is_copied_whoever_is_cut_off_dies
     });
     println!("{} moves", moves.get());
     assert!(seeds::is_replay() || moves.get() > 40, "{} parts were moved", moves.get());
+}
+
+#[test]
+fn what_a_ring_left_behind_is_copied_from_a_target_that_drains_when_nobody_records_any_more() {
+    for spread in [ALONE, STRIPED, WITH_PARITY] {
+        let (world, cluster, nodes) = with_ring(4, spread);
+        let (chance, looker) = (world.random(), cluster.client_machine("looker"));
+        let told = (spread.components() == 1).then(|| follow(&world, &cluster));
+        let mut recording = Recording::begin(&cluster, 1);
+        (0..200).for_each(|_| recording.step(&world, &*chance));
+        leave(&mut recording, &cluster, &looker, nodes[0]);
+        let keeper = Keeper::new(&cluster, "keeper", &Rc::default());
+        (0..500).for_each(|_| recording.step_of(&world, &*chance, 3));
+        assert_eq!(keeper.moved.get(), 0, "it is about to be run over");
+        let there = on(&cluster, nodes[0]);
+        let mut past = vec![over(&world, recording)];
+        let before = all_of(&cluster, &past);
+        wait_until_empty(&cluster, &looker, nodes[0]);
+        assert_eq!(keeper.moved.get(), 1);
+        assert_eq!(all_of(&cluster, &past), before);
+        let lie = nodes_of(&cluster, &looker);
+        let left = (0..cluster.nodes.len())
+            .find(|node| !lie.contains(node) && *node != nodes[0] && on(&cluster, *node).is_some());
+        assert_eq!(on(&cluster, left.expect("it lies elsewhere")), there);
+        // It is followed there, too, and recorded on.
+        let mut recording = Recording::begin(&cluster, 2);
+        (0..200).for_each(|_| recording.step(&world, &*chance));
+        past.push(over(&world, recording));
+        let everything = all_of(&cluster, &past);
+        if let Some((told, _tail)) = told {
+            let told: Vec<(u64, u64)> = told.borrow().iter().filter_map(Found::element).collect();
+            assert_eq!(told, everything, "who follows is told each once");
+        }
+    }
 }

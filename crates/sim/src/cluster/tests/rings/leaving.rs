@@ -36,7 +36,7 @@ pub(super) fn states(cluster: &Cluster, looker: &ClientMachine) -> Vec<PartState
 }
 
 /// Records until the part has left a target that drains, and takes blocks elsewhere.
-fn leave(recording: &mut Recording, cluster: &Cluster, looker: &ClientMachine, node: usize) {
+pub(super) fn leave(recording: &mut Recording, cluster: &Cluster, looker: &ClientMachine, node: usize) {
     let (world, end) = (cluster.world(), cluster.world().now() + Duration::from_secs(180));
     let chance = world.random();
     say(cluster, looker, node, TargetState::Draining);
