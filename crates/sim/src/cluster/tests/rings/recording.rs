@@ -134,7 +134,7 @@ impl Recording {
     /// Offers an element of fewer bytes than `most`; or, now and then, one that nearly fills a block. What takes several would wait for
     /// room, and here nothing may block.
     fn offer_some(&mut self, world: &World, chance: &dyn Random, most: u64) {
-        let more = match chance.below(60) {
+        let more = match chance.below(200) {
             0 => 30_000 + chance.below(34_000),
             _ => chance.below(most),
         };
