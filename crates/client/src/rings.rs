@@ -35,6 +35,7 @@ pub use writer::RingWriter;
 
 use crate::control::{Control, strange};
 use crate::nodes::Nodes;
+use crate::way::until_free;
 use answer::PartAnswer;
 use followed::Followed;
 use forebay_env::together::all;
@@ -153,10 +154,11 @@ impl Rings {
         }
     }
 
-    /// Opens a ring: to record into it or change it, or to read.
+    /// Opens a ring: to record into it or change it, or to read. One of which the last is just copied elsewhere is waited for.
     pub async fn open(&self, path: &str, write: bool) -> Result<Ring> {
         let open = OpenRing { place: Place::path(path), write };
-        match self.control.ask(Question::OpenRing(open)).await.map_err(|error| error.of(path))? {
+        let opened = until_free(&self.nodes, async || self.control.ask(Question::OpenRing(open.clone())).await);
+        match opened.await.map_err(|error| error.of(path))? {
             control::Reply::Grant(grant) => self.ring(path, grant),
             other => Err(strange(&other)),
         }

@@ -11,8 +11,13 @@ use forebay_model::ring::Spread;
 pub(super) const ALONE: Spread = Spread { targets: 1, parity: false };
 
 pub(super) fn with_ring(seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
+    with_ring_among(6, seed, spread)
+}
+
+/// The same on some of so many nodes.
+pub(super) fn with_ring_among(count: u32, seed: u64, spread: Spread) -> (Rc<World>, Cluster, Vec<usize>) {
     let world = Rc::new(World::new(seed));
-    let cluster = Cluster::new(world.clone(), spec(6));
+    let cluster = Cluster::new(world.clone(), spec(count));
     let nodes = make_ring(&cluster, spread);
     (world, cluster, nodes)
 }
