@@ -16,6 +16,7 @@ use forebay_target::object::rows::{
     self, Crcs, Head, Key, LEAF_MAGIC, LEAF_VERSION, Logged, Part, Piece, Quota, Row, Rows, Shared, Volume, encode_leaf,
 };
 use forebay_target::object::tree::{LeafRecord, Place};
+use forebay_target::ring::portrait::Portrait;
 use forebay_target::segment::{Builder, IndexBudget, KeyIndex, Span, Trailer, encode_footer};
 use forebay_target::superblock::Superblock;
 use std::fmt::Debug;
@@ -363,4 +364,26 @@ fn the_page_of_the_checkpoint_has_all_owners_of_groups() {
         assert_eq!(case(&owner).to_string(), words[..1]);
         rest = rest.split_once(words).unwrap_or_else(|| panic!("{words} is missing")).1;
     }
+}
+
+#[test]
+fn the_page_of_commands_has_the_fields_of_a_portrait() {
+    let page = include_str!("../../../docs/protocol/commands.md");
+    let portrait = Portrait {
+        spec: RingSpec::new("/a", Bytes::mib(1)),
+        places: vec![true],
+        without_logs: false,
+        slots: 3,
+        segments: vec![(0, Segment::opened(1, 2))],
+        path: vec![1],
+        path_segment: 2,
+        path_element: 3,
+        durable_end: 4,
+        doubtful_before: 5,
+        pins: Vec::new(),
+        writers: Writers::default(),
+        begins: 6,
+        origin: Origin::here(7, RingId(8)),
+    };
+    names_in_order(page.split_once("A portrait is postcard").unwrap().1, "", &fields(&portrait));
 }

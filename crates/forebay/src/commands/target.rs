@@ -125,7 +125,7 @@ fn is_empty(target: &Target) -> Result<()> {
     match left {
         Some(0) => Ok(()),
         Some(left) => Err(Error::refused(format!(
-            "{} of files, rings and heaps lie on target {target} still; drain it and wait, remove rings that nobody records into, which stay, or give them up with --lost",
+            "{} of files, rings and heaps lie on target {target} still; drain it and wait (a ring that no other target can promise stays: remove it), or give them up with --lost",
             human::some(*left, "component")
         ))),
         None => Err(Error::refused(format!(

@@ -86,17 +86,23 @@ fn read_of(cluster: &Cluster, ring: &Ring, text: String) -> Vec<Found> {
 
 /// All of an answer, in order.
 fn answer_of(ring: &Ring, query: RingQuery) -> impl Future<Output = Vec<Found>> + use<> {
+    let answer = whole_answer_of(ring, query);
+    async move { answer.await.expect("it is answered") }
+}
+
+/// The same, if it comes to its end.
+fn whole_answer_of(ring: &Ring, query: RingQuery) -> impl Future<Output = Result<Vec<Found>>> + use<> {
     let ring = ring.clone();
     async move {
         let (mut found, mut joined, mut next) = (Vec::new(), Vec::new(), None);
-        let mut answer = ring.query(query).await.expect("it is asked");
+        let mut answer = ring.query(query).await?;
         loop {
-            let batch = match answer.next().await.expect("it is answered") {
+            let batch = match answer.next().await? {
                 Part::Batch(batch) => batch,
                 Part::End(QuerySummary { elements, .. }) => {
                     let got = found.iter().filter(|found| matches!(found, Found::Element { .. })).count();
                     assert_eq!(elements, got as u64);
-                    return found;
+                    return Ok(found);
                 }
             };
             let mut visit = |event: Event<'_>| {
