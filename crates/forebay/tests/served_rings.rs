@@ -365,3 +365,44 @@ fn who_records_leaves_a_target_that_drains_without_a_gap_and_all_is_read_from_bo
     drop(other);
     served.stop();
 }
+
+#[test]
+fn a_ring_that_nobody_records_into_is_copied_from_a_target_that_drains_and_answers_the_same() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let other = served.join(&place, "other");
+    // Its segments fit every target.
+    let create = ["ring", "create", "/r", "--capacity", "64MiB", "--segment", "1MiB", "--block", "64KiB"];
+    served.ok(&place, &[&create[..], &["--key", "first=bytes1@0"]].concat());
+    let lines: String = (0..50_000).map(|line| format!("{} line {line}\n", line % 7)).collect();
+    let record = ["record", "/r", "--stdin", "lines"];
+    assert!(fed(&served, &place, &record, lines.as_bytes()).contains("all of it is on disk"));
+    served.ok(&place, &["pin", "/r", "--from", "1h ago"]);
+    let part = || {
+        let shown = values(&served, &place, &["ring", "show", "/r", "--json"]).remove(0);
+        let parts = shown["parts"].as_array().unwrap().clone();
+        assert_eq!(parts.len(), 1, "{parts:?}");
+        (parts[0]["target"].as_str().unwrap().to_string(), shown["pins"].clone())
+    };
+    let query = |args: &[&str]| text(served.ok(&place, &[&["query", "/r", "--raw"], args].concat()));
+    let (all, some) = (query(&[]), query(&["first = \"3\""]));
+    assert!(some.len() > 100_000 && some.len() < all.len() / 5);
+    let (first, pins) = part();
+    served.ok(&place, &["target", "drain", &first]);
+    let end = Instant::now() + Duration::from_secs(300);
+    let (second, pins_there) = loop {
+        let now = part();
+        if now.0 != first {
+            break now;
+        }
+        assert!(Instant::now() < end, "it stays");
+        std::thread::yield_now();
+    };
+    assert_eq!(pins_there, pins, "{first} to {second}");
+    assert_eq!((query(&[]), query(&["first = \"3\""])), (all.clone(), some));
+    assert_eq!(served.ok(&place, &["gaps", "/r", "--json"]), b"", "nothing is missing");
+    assert!(fed(&served, &place, &record, b"later\n").contains("all of it is on disk"));
+    assert_eq!(query(&[]), all + "later");
+    drop(other);
+    served.stop();
+}

@@ -1096,7 +1096,7 @@ pub struct Degraded {
 pub struct Relocate {
     #[prost(uint64, tag = "1")]
     pub file: u64,
-    /// Of a heap, which others use while it is copied: from now on nobody else uses it.
+    /// Of a heap or a ring, which others use while it is copied: from now on nobody else uses it.
     #[prost(bool, tag = "2")]
     pub last: bool,
 }

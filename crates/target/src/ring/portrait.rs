@@ -1,4 +1,4 @@
-//! What goes along with the bytes of a ring to another target: its part of the catalog, but for where it lies. Bytes: `docs/protocol/portrait.md`.
+//! What goes along with the bytes of a ring to another target: its part of the catalog, but for where it lies. Bytes: `docs/protocol/commands.md`.
 //!
 //! It comes over the network, so nothing of it is believed before [`Portrait::check`].
 

@@ -449,7 +449,8 @@ pub struct Degraded {
 pub struct Relocate {
     /// Of which file.
     pub file: FileId,
-    /// Of a heap, which others use while it is copied: all is copied but for what was written since, and from now on nobody else uses it.
+    /// Of a heap or a ring, which others use while it is copied: all is copied but for what was written since, and from now on nobody else
+    /// uses it.
     pub last: bool,
 }
 
