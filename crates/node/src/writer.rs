@@ -16,6 +16,8 @@ pub struct Opening {
     pub(crate) slab: Slab,
     /// Bytes of caller-supplied keys of an element.
     pub(crate) keys: usize,
+    /// Nothing was ever recorded into the ring here: an element that the session had begun elsewhere does not go on here.
+    pub(crate) is_empty: bool,
 }
 
 /// A writer session. It ends when this is dropped.
@@ -33,6 +35,11 @@ impl Writer {
     /// What the ring said when it was opened.
     pub fn opened(&self) -> &WriterOpened {
         &self.opening.opened
+    }
+
+    /// Whether the next block goes on with an element of the one before, if that is known of a session that goes on or begins.
+    pub(crate) fn goes_on(&self, resumes: bool) -> Option<bool> {
+        (!resumes || self.opening.is_empty).then_some(false)
     }
 
     /// Bytes of caller-supplied keys of an element.

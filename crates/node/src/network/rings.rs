@@ -182,7 +182,7 @@ impl Session {
             let expected = Expected {
                 writer,
                 number: opened.received + 1,
-                goes_on: if resume { None } else { Some(false) },
+                goes_on: recorder.goes_on(resume),
                 caller_width: recorder.caller_width(),
             };
             let recording = Rc::new(Recording {

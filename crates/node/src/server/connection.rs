@@ -252,7 +252,7 @@ impl Connection<'_> {
         let expected = Expected {
             writer: session,
             number: writer.opened().received + 1,
-            goes_on: if resume { None } else { Some(false) },
+            goes_on: writer.goes_on(resume),
             caller_width: writer.caller_width(),
         };
         self.recorders.insert(session, Recording { request: id, writer, expected });

@@ -73,6 +73,7 @@ pub(super) async fn open(
         writers.saw(writer, received);
         received
     };
+    let is_empty = status.next_sequence == status.begins && received == durable.number;
     // The same writer from a connection that broke: this session takes over from that one.
     let older = {
         let open = service.sessions.open.borrow();
@@ -90,8 +91,13 @@ pub(super) async fn open(
         buffers: ring.staging().count() as u32,
         spec: status.spec,
     };
-    let opening =
-        Opening { opened, watch: watch.clone(), slab: ring.staging().clone(), keys: ring.keys.caller_width() };
+    let opening = Opening {
+        opened,
+        watch: watch.clone(),
+        slab: ring.staging().clone(),
+        keys: ring.keys.caller_width(),
+        is_empty,
+    };
     let session = Session { ring, writer, watch, watching, taking: None, stopped: false, fenced };
     service.sessions.open.borrow_mut().insert(id, session);
     Ok(opening)

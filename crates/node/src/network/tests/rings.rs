@@ -6,7 +6,7 @@ use crate::service::Order;
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::Packer;
-use forebay_model::ring::RingSpec;
+use forebay_model::ring::{Beginning, RingSpec};
 use forebay_wire::command::{Durable, Reply, WriterOpened};
 use forebay_wire::control::names::FileId;
 use forebay_wire::link::Coming;
@@ -135,6 +135,33 @@ fn what_is_no_block_ends_the_connection_and_is_not_in_the_ring() {
             Reply::Rings(rings) => assert_eq!(rings[0].next_sequence, 0),
             reply => panic!("{reply:?} is no status"),
         }
+    });
+}
+
+#[test]
+fn an_element_that_was_begun_on_another_target_does_not_go_on_where_a_ring_begins_with_that_ones_numbers() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = (rig.link(Credit::new(1 << 20)).await, rig.capability(Rights::ALL));
+        let spec = RingSpec { block: Bytes::kib(64), ..RingSpec::new("/whatever", Bytes::mib(32)) };
+        rig.of_ring(&link, &all, RingAsk::Create(spec), Vec::new()).await.expect("there is room");
+        let begins = RingAsk::Begin(Beginning { sequence: 1000, writer: WRITER, number: 1 });
+        rig.of_ring(&link, &all, begins, Vec::new()).await.expect("nothing was recorded");
+        let opened = rig.of_ring(&link, &all, open(true), Vec::new()).await.expect("nobody records");
+        let opened: WriterOpened = forebay_wire::read_body(&opened.body).expect("it opened");
+        assert_eq!(opened.received, 1, "the first is on the other one");
+        let slab = Slab::new(Bytes::kib(64), 1).expect("memory");
+        let mut packer: Packer<Buffer> = Packer::new(WRITER);
+        packer.give(slab.try_take().expect("there is one"));
+        assert!(packer.begin(Timestamp(1), &[], 0));
+        assert!(packer.part(&[1; 90_000]) < 90_000);
+        drop(packer.seal().expect("it is full"));
+        packer.give(slab.try_take().expect("it is back"));
+        assert_eq!(packer.part(&[1; 10]), 10);
+        packer.end();
+        let second = packer.seal().expect("there is something in it");
+        let second = second.buffer[..second.length].to_vec();
+        let ended = rig.of_ring(&link, &all, append(2), second).await.expect_err("its beginning is elsewhere");
+        assert_eq!(ended.kind, Kind::Disconnected, "{ended:?}");
     });
 }
 
