@@ -3,7 +3,7 @@
 //! It comes over the network, so nothing of it is believed before [`Portrait::check`].
 
 use crate::catalog::{Origin, PinRecord, RingRecord, Segment, Writers};
-use forebay_model::ring::{Beginning, RingSpec};
+use forebay_model::ring::{Beginning, Pin, RingSpec};
 use forebay_model::{Bytes, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -125,7 +125,10 @@ impl Portrait {
             self.doubtful_before,
             self.begins,
         ];
-        let pins = self.pins.iter().map(|pin| pin.pin.id);
+        let of_pin = |Pin { id, first_sequence, end_sequence, segments, bytes, .. }: &Pin| {
+            [*id, *first_sequence, *end_sequence, *segments, bytes.0]
+        };
+        let pins = self.pins.iter().flat_map(|record| of_pin(&record.pin));
         if self.path_segment == 0
             || numbers.into_iter().chain(pins).chain([self.origin.epochs]).any(|it| it > Beginning::MOST)
         {

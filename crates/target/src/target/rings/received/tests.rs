@@ -205,6 +205,14 @@ fn a_ring_that_cannot_be_here_what_it_is_is_refused_and_nothing_is_begun() {
     refused(&Portrait { path_segment: 1, ..portrait.clone() }, Kind::Usage);
     refused(&Portrait { path_element: 0, ..portrait.clone() }, Kind::Usage);
     refused(&Portrait { durable_end: u64::MAX, ..portrait.clone() }, Kind::Usage);
+    let mut pinned = portrait.clone();
+    from.run(source.pin(NAME, "it", Timestamp(0), from.now())).unwrap();
+    pinned.pins = from.run(ring.portrait()).unwrap().pins;
+    for (bytes, slot) in [(Bytes(u64::MAX), 0), (Bytes(1), portrait.slots)] {
+        let mut absurd = pinned.clone();
+        (absurd.pins[0].pin.bytes, absurd.pins[0].held[0].0) = (bytes, slot);
+        refused(&absurd, Kind::Usage);
+    }
     let mut twice = portrait.clone();
     twice.segments.push(twice.segments[0]);
     refused(&twice, Kind::Usage);
