@@ -155,7 +155,7 @@ fn set(context: &mut Context, id: String, state: TargetState, may_be: fn(&Target
     let then = match state {
         TargetState::Up => "is used again.",
         TargetState::Draining => {
-            "takes nothing new; files and heaps on it are moved, and who records into a ring goes on elsewhere; `forebay target list` says when it is empty."
+            "takes nothing new; what is on it is moved, and who records into a ring goes on elsewhere; `forebay target list` says when it is empty."
         }
         TargetState::Failed => {
             "counts as failed, and what lay on it is rebuilt elsewhere; `forebay target list` says how far that is."
