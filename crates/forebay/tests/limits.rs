@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 const FILES: usize = 256;
 const LIMITS: [&str; 2] = ["--nofile=256", "--data=268435456"];
 /// Clients, files of each, and bytes of a file.
-const CLIENTS: u64 = 12;
-const FILES_EACH: u64 = 3;
+const CLIENTS: u64 = 18;
+const FILES_EACH: u64 = 2;
 const LENGTH: usize = 8_000_000;
 
 fn serving(place: &Place) -> Served {
@@ -93,7 +93,6 @@ fn outcome_46_with_256_files_and_256_mib_a_server_under_full_load_takes_what_it_
     let manager = served.cluster.trim_start_matches("forebay://");
     let data = served.ready["data"][0].as_str().unwrap();
     let status = served.ready["status"].as_str().unwrap();
-    let idle = kib(&served.child, "RssAnon:");
     let crowds = [crowd(data, 200), crowd(manager, 100), crowd(status, 70)];
     let is_over = AtomicBool::new(false);
     let (files, memory) = std::thread::scope(|scope| {
@@ -117,9 +116,9 @@ fn outcome_46_with_256_files_and_256_mib_a_server_under_full_load_takes_what_it_
         assert!(ended.iter().all(Result::is_ok), "each client does what it came for");
         watching.join().unwrap()
     });
-    println!("{files} files were open, and {memory} KiB of memory used, and {idle} KiB before");
+    println!("{files} files were open, and {memory} KiB of memory used");
     assert!(files < FILES && memory < 256 << 10, "{files} files, {memory} KiB");
-    assert!(files > FILES / 2 && memory > 4 * idle, "{files} files and {memory} KiB are no load beside {idle} KiB");
+    assert!(files > FILES / 2 && memory > 64 << 10, "{files} files and {memory} KiB are no load");
     drop(crowds);
     served.kill();
     let served = serving(&place);
