@@ -111,8 +111,8 @@ impl Asked {
         let told = |pick: fn(&RingStatus) -> Option<Timestamp>| self.statuses.iter().flatten().filter_map(pick);
         let oldest = told(|status| status.oldest).min().unwrap_or(first);
         // As long as the others have run over nothing, the one that does not answer may have what came first.
-        let data = self.statuses[..self.spread.targets as usize].iter().flatten();
-        let has_first = data.into_iter().all(|status| status.first_sequence == status.begins);
+        let data = &self.statuses[..self.spread.targets as usize];
+        let has_first = data.iter().flatten().all(|status| status.first_sequence == status.begins);
         let oldest = if has_first { oldest.min(self.ways[0].created()) } else { oldest };
         let newest = told(|status| status.newest).max().unwrap_or(self.query.now).max(self.query.now);
         let first = if first == Timestamp::MIN { oldest.min(newest) } else { first };

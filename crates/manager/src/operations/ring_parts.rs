@@ -142,9 +142,7 @@ impl Operation<'_> {
         let mut layout: Layout = self.draft.require(&keys::layout(asked.file))?;
         let mut moves: RingMoves = self.draft.read(&keys::ring_moves(asked.file))?.unwrap_or_default();
         let found = moves.0.iter_mut().find(|it| it.component == asked.component && !it.moved);
-        // Another part may have been copied there meanwhile.
-        let is_fit = |it: &&mut RingMove| !is_lost(self.cluster, it.target) && !layout.targets.contains(&it.target);
-        let Some(found) = found.filter(is_fit) else {
+        let Some(found) = found.filter(|it| !is_lost(self.cluster, it.target)) else {
             return Err(stays(asked.file, asked.component));
         };
         let lies =

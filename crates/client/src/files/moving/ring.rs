@@ -74,11 +74,11 @@ impl RingCopy<'_> {
     }
 
     async fn bytes(&mut self, length: Bytes) -> Result<()> {
-        let pieces: Vec<(u64, u64)> =
-            (0..length.0).step_by(MOST_AT_ONCE.0 as usize).map(|at| (at, MOST_AT_ONCE.0.min(length.0 - at))).collect();
-        for some in pieces.chunks(AT_ONCE) {
+        let mut pieces =
+            (0..length.0).step_by(MOST_AT_ONCE.0 as usize).map(|at| (at, MOST_AT_ONCE.0.min(length.0 - at))).peekable();
+        while pieces.peek().is_some() {
             self.files.renew_copy(self.ring, &mut self.way).await?;
-            let copied = all(some.iter().map(|piece| self.copy(*piece))).await;
+            let copied = all(pieces.by_ref().take(AT_ONCE).map(|piece| self.copy(piece))).await;
             copied.into_iter().collect::<Result<()>>()?;
         }
         Ok(())
