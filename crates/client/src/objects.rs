@@ -12,7 +12,7 @@ mod stream;
 pub use forebay_model::object::{
     AttributeChange, Content as Place, Durability, ObjectHead, OnPage, OverQuota, Placement, Quota, Scope, VolumeUse,
 };
-pub use forebay_wire::object::{MOST_AT_ONCE, ObjectInfo, Receipt};
+pub use forebay_wire::object::{LARGEST, MOST_AT_ONCE, ObjectInfo, Receipt};
 pub use names::{Listing, Named, Put, Unfinished, is_under, name_of};
 pub use stream::{ObjectReader, ObjectWriter};
 
@@ -114,8 +114,13 @@ impl Objects {
         }
     }
 
-    /// Bytes of an object from `offset` on: `length` of them, or as many as there are.
+    /// Bytes of an object from `offset` on: `length` of them, or as many as there are. As they were in one moment, up to
+    /// [`LARGEST`].
     pub fn read_at(&self, at: Place, offset: u64, length: u64) -> Result<Vec<u8>> {
+        if length <= LARGEST.0 {
+            let ask = Ask::Read { id: at.id, offset, length: length as u32 };
+            return bytes(self.ask(at.target, ask, Vec::new())?.answer?, length).map(|(bytes, _)| bytes);
+        }
         let mut reader = self.reader(at, offset, length);
         let mut bytes = reader.next_bytes()?.unwrap_or_default();
         while let Some(more) = reader.next_bytes()? {
@@ -129,7 +134,7 @@ impl Objects {
         ObjectReader::new(Flight::new(&self.links), at, offset, length)
     }
 
-    /// Writes bytes at `offset`: as a whole or not at all, up to [`MOST_AT_ONCE`]. What is given away is not copied then.
+    /// Writes bytes at `offset`: as a whole or not at all, up to [`LARGEST`]. What is given away is not copied then.
     pub fn write_at<'a>(
         &self,
         at: Place,
@@ -138,7 +143,7 @@ impl Objects {
         options: WriteOptions,
     ) -> Result<()> {
         let bytes = bytes.into();
-        if bytes.len() as u64 > MOST_AT_ONCE.0 {
+        if bytes.len() as u64 > LARGEST.0 {
             let mut writer = self.writer(at, offset, options);
             writer.write(&bytes)?;
             return writer.finish().map(drop);
@@ -147,7 +152,7 @@ impl Objects {
         done(self.ask(at.target, Ask::Write { id: at.id, offset, placement, durability }, bytes.into_owned())?.answer)
     }
 
-    /// Writes bytes at `offset`, [`MOST_AT_ONCE`] at most, and sets attributes in the same step. With the boot epoch
+    /// Writes bytes at `offset`, [`LARGEST`] at most, and sets attributes in the same step. With the boot epoch
     /// that a flush of buffered bytes is to be asked with.
     pub fn write_with(
         &self,
@@ -164,14 +169,11 @@ impl Objects {
         done(Ok(answer)).map(|()| receipt)
     }
 
-    /// Bytes of an object, [`MOST_AT_ONCE`] at most, with the first attributes of `page` as they were at that moment.
+    /// Bytes of an object, [`LARGEST`] at most, with the first attributes of `page` as they were at that moment.
     pub fn read_with(&self, at: Place, offset: u64, length: u32, page: u32) -> Result<(Vec<u8>, OnPage)> {
         let riders = Riders { set: Vec::new(), get: Some(page) };
         let answer = self.ask_with(at.target, riders, Ask::Read { id: at.id, offset, length }, Vec::new())?.answer?;
-        match answer.reply {
-            ObjectReply::Bytes => Ok((answer.payload.into_vec(), answer.receipt.attributes)),
-            other => Err(strange(&other)),
-        }
+        bytes(answer, u64::from(length))
     }
 
     /// Writes bytes as they come, from `offset` on.
@@ -179,7 +181,7 @@ impl Objects {
         ObjectWriter::new(Flight::new(&self.links), at, offset, options)
     }
 
-    /// Writes bytes behind the last, [`MOST_AT_ONCE`] at most; where they begin. An error of kind disconnected means
+    /// Writes bytes behind the last, [`LARGEST`] at most; where they begin. An error of kind disconnected means
     /// that nobody knows whether they were written.
     pub fn append(&self, at: Place, bytes: &[u8], options: WriteOptions) -> Result<u64> {
         let WriteOptions { placement, durability } = options;
@@ -270,6 +272,17 @@ impl Objects {
         let mut flight = Flight::new(&self.links);
         flight.send(ObjectRequest { target, riders, ask }, Arc::new(payload))?;
         flight.receive()
+    }
+}
+
+/// The bytes that came of reading `asked`, and the attributes that rode along.
+fn bytes(answer: ObjectAnswer, asked: u64) -> Result<(Vec<u8>, OnPage)> {
+    match answer.reply {
+        ObjectReply::Bytes if answer.payload.len() as u64 <= asked => {
+            Ok((answer.payload.into_vec(), answer.receipt.attributes))
+        }
+        ObjectReply::Bytes => Err(Error::damaged("a node sent more bytes than it was asked for")),
+        other => Err(strange(&other)),
     }
 }
 

@@ -30,8 +30,10 @@ const USERS: u64 = 4;
 /// Objects of each user.
 const OBJECTS: u64 = 3;
 const VOLUME: u64 = 7;
-/// The largest object.
+/// The largest object of those that have commands of all sizes.
 const LARGEST: u64 = 3 << 20;
+/// The most that one command writes.
+const MOST_AT_ONCE: u64 = 64 << 20;
 const PLACES: [Placement; 4] = [Placement::Auto, Placement::Auto, Placement::Home, Placement::Log];
 /// What is under way when a process is killed; the last is anything.
 const POINTS: [&str; 9] = ["create", "write", "append", "truncate", "punch", "attribute", "remove", "opening", "any"];
@@ -254,12 +256,17 @@ impl Life {
             }
             let object = free[dice.below(free.len() as u64) as usize];
             let ask = draw(dice, object, model.objects.get(&object));
-            let [a, b, c] = ask.numbers;
-            // A process that is gone hears nothing; that it is under way is all that is known then.
-            let _ = writeln!(self.input, "{user} {} {object} {a} {b} {c}", ask.what);
-            model.under_way.insert(object, after(&ask, model.objects.get(&object)));
-            self.waiting.insert(user, ask);
+            self.tell(user, ask, model);
         }
+    }
+
+    /// Asks for a user.
+    fn tell(&mut self, user: u64, ask: Ask, model: &mut Model) {
+        let ([a, b, c], object) = (ask.numbers, ask.object);
+        // A process that is gone hears nothing; that it is under way is all that is known then.
+        let _ = writeln!(self.input, "{user} {} {object} {a} {b} {c}", ask.what);
+        model.under_way.insert(object, after(&ask, model.objects.get(&object)));
+        self.waiting.insert(user, ask);
     }
 
     /// What it said.
@@ -404,4 +411,44 @@ fn killed_at_any_moment_objects_have_everything_that_was_acknowledged() {
     println!("{total:?}");
     let enough = total.kills >= 30 && total.there > 5 && total.absent > 5 && total.commands > 800;
     assert!(seeds::is_replay() || enough && total.compared > 100 << 20, "{total:?}");
+}
+
+#[test]
+fn of_writes_of_64_mebibytes_each_is_there_as_a_whole_or_not_at_all_whenever_the_process_is_killed() {
+    let place = Place::formatted("512MiB");
+    let dir = place.cluster();
+    let mut dice = Dice(0x64);
+    let mut model = Model::default();
+    let cluster = open(&dir, Options::default()).unwrap();
+    let target = cluster.info().unwrap().targets[0].id;
+    cluster.objects().create_volume(target, VOLUME, Quota::default()).unwrap();
+    cluster.close().unwrap();
+    let objects = [1, 1 + OBJECTS];
+    let mut life = Life::begin(&dir);
+    for (user, object) in (0..).zip(objects) {
+        life.tell(user, Ask { what: "create", object, numbers: [object, 0, 0] }, &mut model);
+    }
+    for round in 0..8 {
+        while !life.waiting.is_empty() {
+            let line = life.said.recv_timeout(Duration::from_secs(120)).expect("it answers");
+            life.hear(&mut model, &line);
+        }
+        // Both at once, where blocks begin and where they do not.
+        for (user, object) in (0..).zip(objects) {
+            let numbers = [round % 2 * 100, MOST_AT_ONCE, dice.below(1 << 40)];
+            life.tell(user, Ask { what: "write", object, numbers }, &mut model);
+        }
+        if round % 4 == 3 {
+            let line = life.said.recv_timeout(Duration::from_secs(120)).expect("it answers");
+            life.hear(&mut model, &line);
+        }
+        pass(dice.moment() * 8);
+        life.kill(&mut model);
+        model.verify(&dir);
+        life = Life::begin(&dir);
+    }
+    drop(life);
+    assert_eq!(place.ok(&["check"]).lines().last(), Some("Sound."));
+    let Tally { kills, absent, commands, .. } = model.tally;
+    assert!(kills == 8 && absent > 0 && commands > 2, "{:?}", model.tally);
 }

@@ -30,7 +30,7 @@ use crate::objects::ObjectLink;
 use crate::service::{self, LinkId};
 use cuts::Cuts;
 use forebay_env::Env;
-use forebay_env::allowance::Allowance;
+use forebay_env::allowance::{Allowance, Allowed};
 use forebay_env::fabric::{Door, Duplex, NetworkEnv};
 use forebay_env::mailbox::mailbox;
 use forebay_env::race::{First, race};
@@ -38,12 +38,14 @@ use forebay_env::together::all;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::control::cluster::ShutOut;
+use forebay_wire::object::{LARGEST, WINDOW};
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, RequestId};
 use intake::Intake;
 use locks::Locks;
 use payloads::Payloads;
 use places::Places;
+use session::OVERHEAD;
 use sessions::Sessions;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -136,6 +138,10 @@ pub struct Node {
     outgoing: Allowance,
     /// Of what is written: free again when its target has it. It never waits for a client, so neither do those who write.
     incoming: Allowance,
+    /// Of these two, what one request has that is larger than a connection's window: one at a time is let in, so that few such
+    /// do not leave others without.
+    large_outgoing: Allowance,
+    large_incoming: Allowance,
     /// Of answers without a payload, which so do not wait for those with one.
     small: Allowance,
     /// Where large payloads come.
@@ -161,6 +167,8 @@ impl Node {
             sessions: Rc::default(),
             outgoing: Allowance::new(bounds.memory.0 as usize),
             incoming: Allowance::new(bounds.memory.0 as usize),
+            large_outgoing: Allowance::new(LARGEST.0 as usize),
+            large_incoming: Allowance::new(LARGEST.0 as usize),
             small: Allowance::new(SMALL.min(bounds.memory.0 as usize)),
             payloads: RefCell::new(Payloads::new(bounds.payloads)),
             intake: Intake::new(bounds.intake, env.clock.clone()),
@@ -219,6 +227,15 @@ impl Node {
     /// Bytes of requests and answers that are under way.
     pub fn memory_used(&self) -> Bytes {
         Bytes((self.outgoing.used() + self.incoming.used() + self.small.used()) as u64)
+    }
+
+    /// Waits until there is memory for a request with so many bytes, in `all` and, if it is one of the large, in `large`.
+    async fn room(&self, large: &Allowance, all: &Allowance, weight: usize) -> (Option<Allowed>, Allowed) {
+        let large = match weight > WINDOW.0 as usize + OVERHEAD {
+            true => Some(large.take(weight).await),
+            false => None,
+        };
+        (large, all.take(weight).await)
     }
 
     /// Takes connections in until the door fails.

@@ -20,7 +20,7 @@ pub const FRAME_VERSION: u16 = 1;
 /// The largest body.
 pub const MAX_BODY: u32 = 1 << 20;
 /// The largest payload.
-pub const MAX_PAYLOAD: u32 = 16 << 20;
+pub const MAX_PAYLOAD: u32 = 64 << 20;
 /// The largest body of a connection's first frame, when nobody knows yet who is there.
 pub const MAX_HELLO: u32 = 4 << 10;
 

@@ -1,6 +1,6 @@
 //! What is asked of the objects of one target, and what it answers.
 //!
-//! An [`ObjectRequest`] is answered by one [`ObjectReply`]; bytes of objects are payloads, at most [`MOST_AT_ONCE`] of
+//! An [`ObjectRequest`] is answered by one [`ObjectReply`]; bytes of objects are payloads, at most [`LARGEST`] of
 //! them. Several may be under way on a connection; they are answered in the order in which they came.
 //! `docs/protocol/commands.md` describes every command.
 
@@ -11,7 +11,7 @@ pub use described::{DESCRIBED, Described};
 pub use wanted::{About, COMPANION, companion};
 
 use crate::body;
-use crate::frame::{Command, Flags, Head, RequestId};
+use crate::frame::{Command, Flags, Head, MAX_PAYLOAD, RequestId};
 use crate::pieces::Pieces;
 use crate::reader::FrameReader;
 use crate::writer::FrameWriter;
@@ -22,9 +22,12 @@ use forebay_model::{Bytes, Error, ObjectId, Result, TargetId};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
-/// The most bytes that one request writes or reads.
+/// The most bytes of an object that one request writes or reads: as a whole or not at all.
+pub const LARGEST: Bytes = Bytes(MAX_PAYLOAD as u64);
+/// In pieces of so many goes what may come in pieces, so that others get their turn and little memory is needed. The most bytes that
+/// one request about anything but an object's bytes brings.
 pub const MOST_AT_ONCE: Bytes = Bytes::mib(4);
-/// The most bytes that requests without an answer may write and read together, on one connection.
+/// The most bytes that requests without an answer may write and read together, on one connection; a larger one goes alone.
 pub const WINDOW: Bytes = Bytes::mib(16);
 /// The most requests without an answer on one connection.
 pub const MOST_PENDING: usize = 64;
@@ -150,7 +153,7 @@ pub enum Ask {
         id: ObjectId,
         /// The first.
         offset: u64,
-        /// How many, [`MOST_AT_ONCE`] at most.
+        /// How many, [`LARGEST`] at most.
         length: u32,
     },
     /// Writes the payload: [`ObjectReply::Done`].
@@ -332,7 +335,7 @@ impl ObjectRequest {
     /// What it counts in a [`WINDOW`] with a payload of `payload` bytes.
     pub fn weight(&self, payload: usize) -> usize {
         match self.ask {
-            Ask::Read { length, .. } => length.min(MOST_AT_ONCE.0 as u32) as usize,
+            Ask::Read { length, .. } => length.min(MAX_PAYLOAD) as usize,
             Ask::Lose { length, .. } => length.min(MOST_AT_ONCE.0) as usize,
             _ => payload,
         }

@@ -1,10 +1,10 @@
 //! Bytes into and out of an object, with several requests under way.
 
 use super::flight::Flight;
-use super::{MOST_AT_ONCE, Place, WriteOptions, done, strange};
+use super::{MOST_AT_ONCE, Place, WriteOptions, bytes, done};
+use forebay_model::Result;
 use forebay_model::object::{Durability, OverQuota, Scope};
-use forebay_model::{Error, Result};
-use forebay_wire::object::{Ask, ObjectReply, ObjectRequest};
+use forebay_wire::object::{Ask, ObjectRequest};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -41,12 +41,7 @@ impl ObjectReader {
             self.next += length;
         }
         let Some(asked) = self.asked.pop_front() else { return Ok(None) };
-        let answer = self.flight.receive()?.answer?;
-        let bytes = match answer.reply {
-            ObjectReply::Bytes if answer.payload.len() as u64 <= asked => answer.payload.into_vec(),
-            ObjectReply::Bytes => return Err(Error::damaged("a node sent more bytes than it was asked for")),
-            other => return Err(strange(&other)),
-        };
+        let (bytes, _) = bytes(self.flight.receive()?.answer?, asked)?;
         if (bytes.len() as u64) < asked {
             // The object ends here; what is behind it is not part of it, even if it grows just now.
             self.next = self.end;

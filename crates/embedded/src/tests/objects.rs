@@ -2,8 +2,9 @@
 
 use super::sharing::frames;
 use super::{enter, fresh};
+use crate::{FormatOptions, Measure, format};
 use forebay_client::Cluster;
-use forebay_client::objects::{Durability, Place, Placement, Quota, Scope, WriteOptions, place};
+use forebay_client::objects::{Durability, LARGEST, Place, Placement, Quota, Scope, WriteOptions, place};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId};
 use forebay_wire::object::{ObjectAnswer, Riders};
 use forebay_wire::{Command, Flags, RequestId};
@@ -17,6 +18,45 @@ fn every_command_does_the_same_for_the_owner_and_for_its_guest() {
     let (owner, guest) = (enter(dir.path()), enter(dir.path()));
     for (volume, cluster) in [(8, &owner), (9, &guest)] {
         every_command(cluster, volume);
+    }
+    for cluster in [guest, owner] {
+        cluster.close().expect("closed");
+    }
+}
+
+#[test]
+fn what_is_written_with_64_mebibytes_at_once_is_read_as_a_whole_by_the_owner_and_by_its_guest() {
+    let dir = tempfile::tempdir().expect("a directory");
+    format(dir.path(), &FormatOptions::file(Bytes::mib(512), Measure::Guess)).expect("formatted");
+    let (owner, guest) = (enter(dir.path()), enter(dir.path()));
+    let target = owner.info().expect("who serves").targets[0].id;
+    let at = place(target, 8, 1);
+    owner.objects().create_volume(target, 8, Quota::default()).expect("a volume");
+    owner.objects().create(at, Vec::new()).expect("an object");
+    let all = LARGEST.0 as usize;
+    // In the middle of a block.
+    let from = 100;
+    owner.objects().write_at(at, from, vec![1; all], PLAIN).expect("written");
+    std::thread::scope(|threads| {
+        for (cluster, byte) in [(&owner, 2), (&guest, 3)] {
+            threads.spawn(move || cluster.objects().write_at(at, from, vec![byte; all], PLAIN).expect("written"));
+        }
+        for cluster in [&guest, &owner] {
+            threads.spawn(move || {
+                for _ in 0..4 {
+                    let read = cluster.objects().read_at(at, from, all as u64).expect("read");
+                    assert_eq!(read.len(), all);
+                    let first = read.iter().position(|byte| *byte != read[0]);
+                    assert_eq!(first, None, "{} and something else: a mix", read[0]);
+                }
+            });
+        }
+    });
+    for cluster in [&owner, &guest] {
+        let before = cluster.objects().stat(at, None).expect("it is there").head;
+        let refused = cluster.objects().append(at, &vec![4; all + 1], PLAIN).expect_err("more than that");
+        assert_eq!(refused.kind, Kind::Usage, "{refused}");
+        assert_eq!(cluster.objects().append(at, &[5], PLAIN), Ok(before.size), "nothing was changed");
     }
     for cluster in [guest, owner] {
         cluster.close().expect("closed");
@@ -105,7 +145,7 @@ fn every_command(cluster: &Cluster, volume: u64) {
     let third = objects.create(place(target, volume, 3), Vec::new()).expect_err("beyond the quota");
     assert_eq!(third.kind, Kind::Refused, "{third}");
     objects.set_quota(target, volume, Quota { hard_bytes: Bytes::mib(20), ..Quota::default() }).expect("more");
-    // Larger than a request, and not where blocks begin.
+    // Large, and not where blocks begin.
     let bytes: Vec<u8> = (0..9_000_000_u32).map(|n| (n ^ n >> 8) as u8).collect();
     objects.write_at(one, 777, &bytes, PLAIN).expect("written");
     objects.write_at(one, 700, &[7; 177], LOGGED).expect("over its beginning");
@@ -146,10 +186,11 @@ fn every_command(cluster: &Cluster, volume: u64) {
     // What is wrong is refused, and changes nothing.
     let beyond = objects.write_at(one, 1 << 61, b"x", PLAIN).expect_err("beyond the largest");
     assert_eq!(beyond.kind, Kind::Usage, "{beyond}");
-    let large = objects.append(one, &vec![0; 5 << 20], PLAIN).expect_err("too much at once");
+    let large = objects.append(one, &vec![0; LARGEST.0 as usize + 1], PLAIN).expect_err("too much at once");
     assert_eq!(large.kind, Kind::Usage, "{large}");
     let full = objects.write_at(one, 6000, vec![1; 21 << 20], PLAIN).expect_err("beyond the quota");
     assert_eq!(full.kind, Kind::Refused, "{full}");
+    assert_eq!(objects.stat(one, None).expect("it is there").head.size, 6000);
     let nowhere = objects.stat(place(TargetId(1), volume, 1), None).expect_err("no such target");
     assert_eq!(nowhere.kind, Kind::Missing, "{nowhere}");
     let not_empty = objects.remove(place(target, volume, 0)).expect_err("it holds two");

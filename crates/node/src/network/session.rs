@@ -25,7 +25,7 @@ use forebay_wire::command::Request;
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::heap::network::NetworkRequest;
 use forebay_wire::lock::{Lock, Locked, Unlock};
-use forebay_wire::object::{About, Ask, MOST_AT_ONCE, ObjectRequest, WINDOW};
+use forebay_wire::object::{About, Ask, LARGEST, ObjectRequest, WINDOW};
 use forebay_wire::pieces::Pieces;
 use forebay_wire::ring::RingRequest;
 use forebay_wire::sink::{Frame, FrameSink};
@@ -280,7 +280,7 @@ impl Session {
             None => return Ok(Err(unknown(head.command))),
         };
         let length = head.payload as usize;
-        if length as u64 > MOST_AT_ONCE.0 {
+        if length as u64 > LARGEST.0 {
             return Ok(Err(crate::service::objects::too_much(length)));
         }
         let checked =
@@ -308,7 +308,7 @@ impl Session {
                 // Before memory is taken for what is written, there has to be some. That is not the client's fault.
                 let room = {
                     let _waits = self.patience.rest();
-                    self.node.incoming.take(length + OVERHEAD).await
+                    self.node.room(&self.node.large_incoming, &self.node.incoming, length + OVERHEAD).await
                 };
                 self.window.begins(length);
                 let buffer = self.node.payloads.borrow_mut().take(length);
@@ -334,11 +334,11 @@ impl Session {
                     drop((begun, room));
                     // Nobody waits here for those who read.
                     let own = small.take(OVERHEAD).await;
-                    return Ok((answer?, own, node.small.take(OVERHEAD).await));
+                    return Ok((answer?, own, (None, node.small.take(OVERHEAD).await)));
                 }
                 // What is read waits here, so that the client can let others come meanwhile.
                 let own = own.take(weight).await;
-                let room = node.outgoing.take(weight).await;
+                let room = node.room(&node.large_outgoing, &node.outgoing, weight).await;
                 if answers.is_abandoned() {
                     return Err(Error::disconnected("nobody waits for what was to be read"));
                 }

@@ -10,7 +10,7 @@ use forebay_wire::capability::{Capability, Rights, RootKey, TargetKey};
 use forebay_wire::control::cluster::ShutOut;
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link};
-use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, Riders, companion};
+use forebay_wire::object::{Ask, LARGEST, MOST_AT_ONCE, ObjectAnswer, ObjectReply, ObjectRequest, Riders, companion};
 use forebay_wire::sink::{Frame, Shown};
 use forebay_wire::{Command, Flags, RequestId};
 use std::future::Future;

@@ -16,7 +16,7 @@ use forebay_wire::command::{
 };
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::heap::HeapRequest;
-use forebay_wire::object::{MOST_AT_ONCE, ObjectRequest};
+use forebay_wire::object::{LARGEST, ObjectRequest};
 use forebay_wire::ring;
 use forebay_wire::{Command, Flags, FrameReader, FrameWriter, Head, RequestId};
 use std::collections::BTreeMap;
@@ -135,7 +135,7 @@ impl Connection<'_> {
     fn object(&mut self, head: &Head, request: Result<ObjectRequest>) -> Result<()> {
         let objects = requests(&mut self.objects, self.host, &self.out)?;
         let length = head.payload as usize;
-        if length as u64 > MOST_AT_ONCE.0 {
+        if length as u64 > LARGEST.0 {
             objects.refuse(head.request, head.command, too_much(length));
             return Ok(());
         }

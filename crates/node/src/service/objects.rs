@@ -9,7 +9,7 @@ use forebay_target::object::lent::Piece as Read;
 use forebay_target::object::rows::{self, BLOCK};
 use forebay_target::object::{How, Objects, attribute_weight};
 use forebay_target::schedule::StreamId;
-use forebay_wire::object::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING, companion};
+use forebay_wire::object::{Ask, LARGEST, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_RIDING, companion};
 use forebay_wire::object::{ObjectAnswer, ObjectInfo, ObjectReply, ObjectRequest, Receipt, Riders};
 use forebay_wire::pieces::{Piece, Pieces};
 use std::cell::RefCell;
@@ -67,9 +67,9 @@ pub(super) async fn ask(
     let (mut payload_back, mut attributes) = (Pieces::default(), None);
     let reply = match ask {
         Ask::Read { id, offset, length } => {
-            if u64::from(length) > MOST_AT_ONCE.0 {
+            if u64::from(length) > LARGEST.0 {
                 return Err(Error::usage(format!(
-                    "{length} bytes at once are too many to read; read {MOST_AT_ONCE} at most"
+                    "{length} bytes at once are too many to read; read {LARGEST} at most"
                 )));
             }
             payload_back = match get {
@@ -153,7 +153,9 @@ async fn change_or_tell(
         }
         Ask::Truncate { id, size } => objects.truncate_as(id, size, &set).await.map(done),
         Ask::Punch { id, offset, length } => objects.punch_as(id, offset, length, &set).await.map(done),
-        Ask::Lose { length, .. } if length > MOST_AT_ONCE.0 => Err(too_much(length as usize)),
+        Ask::Lose { length, .. } if length > MOST_AT_ONCE.0 => {
+            Err(Error::usage(format!("{length} bytes at once are too many to lose; lose {MOST_AT_ONCE} at most")))
+        }
         Ask::Lose { id, offset, length } => objects.lose(stream, id, offset, length).await.map(done),
         Ask::Flush { scope, epoch } => objects.flush_buffered(scope, epoch).await.map(|_| ObjectReply::Done),
         Ask::Attributes { id, page, from } => {
@@ -207,7 +209,7 @@ fn check(asked: TargetId, own: TargetId, length: usize) -> Result<()> {
     if asked != own {
         return Err(Error::missing(format!("there is no target {asked}")));
     }
-    if length as u64 > MOST_AT_ONCE.0 {
+    if length as u64 > LARGEST.0 {
         return Err(too_much(length));
     }
     Ok(())
@@ -215,7 +217,7 @@ fn check(asked: TargetId, own: TargetId, length: usize) -> Result<()> {
 
 /// What is said of a payload that is too large.
 pub(crate) fn too_much(length: usize) -> Error {
-    Error::usage(format!("{length} bytes at once are too many to write; write {MOST_AT_ONCE} at most"))
+    Error::usage(format!("{length} bytes at once are too many to write; write {LARGEST} at most"))
 }
 
 /// What is known of an object whose head was read, with the first attributes of `page`.

@@ -1,4 +1,6 @@
-use super::{Ask, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_PENDING, MOST_RIDING, ObjectAnswer, ObjectInfo, ObjectReply};
+use super::{
+    Ask, LARGEST, MOST_AT_ONCE, MOST_ATTRIBUTES, MOST_PENDING, MOST_RIDING, ObjectAnswer, ObjectInfo, ObjectReply,
+};
 use super::{ObjectRequest, Receipt, Riders, WINDOW};
 use crate::frame::{Command, HEADER, RequestId};
 use crate::tests::with_body;
@@ -146,7 +148,7 @@ fn the_largest_answers_fit_a_frame() {
     let list = ObjectReply::List { objects: vec![info(MOST_RIDING); listed], next: Some(u64::MAX) };
     let values = vec![(u32::MAX, vec![1; MOST_ATTRIBUTES])];
     for reply in [list, ObjectReply::Attributes { values, next: Some(7) }] {
-        let answer = ObjectAnswer { reply, receipt: receipt(), payload: vec![0; MOST_AT_ONCE.0 as usize].into() };
+        let answer = ObjectAnswer { reply, receipt: receipt(), payload: vec![0; LARGEST.0 as usize].into() };
         answer.send(&mut FrameWriter::new(Vec::new()), RequestId(1), Command::LIST_OBJECTS).expect("it fits");
     }
 }
@@ -159,7 +161,7 @@ fn every_command_and_every_bound_is_described() {
         assert!(page.lines().any(|line| line.starts_with(&row)), "{row} is missing");
     }
     let bounds = [
-        format!("at most {MOST_AT_ONCE} of bytes"),
+        format!("at most {LARGEST} of bytes (*lose object* {MOST_AT_ONCE})"),
         format!("at most {MOST_PENDING} requests and {WINDOW}"),
         format!("at most {} of attributes", Bytes(MOST_ATTRIBUTES as u64)),
         format!("at most {} of that page", Bytes(MOST_RIDING as u64)),

@@ -52,3 +52,45 @@ fn answers_that_nobody_takes_any_more_leave_the_memory_to_others() {
         assert_eq!(rig.node.memory_used(), Bytes::ZERO);
     });
 }
+
+#[test]
+fn requests_of_64_mebibytes_are_whole_and_one_at_a_time_has_memory() {
+    with_node(Bounds::default(), |rig| async move {
+        let (link, all) = rig.made().await;
+        let most = LARGEST.0 as usize;
+        let content = |n: u8| (0..most).map(|at| (at / 4096) as u8 ^ n).collect::<Vec<u8>>();
+        rig.ask(&link, &all, write(0), content(1)).await.expect("it is durable");
+        let asked = read(0, most as u32);
+        let read_back = rig.ask(&link, &all, asked.clone(), Vec::new()).await.expect("bytes").payload.into_vec();
+        assert!(read_back == content(1));
+        for too_large in [read(0, most as u32 + 1), read(0, u32::MAX)] {
+            assert_eq!(kind(rig.ask(&link, &all, too_large, Vec::new()).await), Kind::Usage);
+        }
+        assert_eq!(kind(rig.ask(&link, &all, write(0), vec![0; most + 1]).await), Kind::Usage);
+        // Of those that are larger than a connection's window, two do not find room at once.
+        let length = most / 3 * 2;
+        let left = Rc::new(std::cell::Cell::new(0));
+        for n in 0..3 {
+            let (rig, link, all) = (rig.clone(), rig.link(Credit::new(1 << 20)).await, all.clone());
+            let left = left.clone();
+            left.set(left.get() + 1);
+            rig.env.spawner.clone().detach(async move {
+                rig.ask(&link, &all, write(0), vec![n; length]).await.expect("it is durable");
+                let read = rig.ask(&link, &all, super::read(0, length as u32), Vec::new()).await.expect("bytes");
+                let read = read.payload.into_vec();
+                assert!(read.len() == length && read.iter().all(|byte| *byte == read[0]));
+                left.set(left.get() - 1);
+            });
+        }
+        let mut used = Bytes::ZERO;
+        while left.get() > 0 {
+            rig.env.clock.sleep(Duration::from_micros(100)).await;
+            used = used.max(rig.node.memory_used());
+        }
+        // One that writes and one that reads.
+        assert!((length..2 * length + (1 << 20)).contains(&(used.0 as usize)), "{used}");
+        let rest = rig.ask(&link, &all, read(length as u64, (most - length) as u32), Vec::new()).await.expect("bytes");
+        assert!(rest.payload.into_vec() == content(1)[length..]);
+        assert_eq!(rig.node.memory_used(), Bytes::ZERO);
+    });
+}
