@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Place, pcap};
+use common::{Dice, Place, pcap};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 
@@ -298,17 +298,20 @@ fn a_target_without_superblocks_and_checkpoints_is_rebuilt_from_its_segments_whe
     let mut damaged = sound;
     damaged[100..200].fill(0xee);
     damaged[(64 << 10) + 100..(64 << 10) + 200].fill(0xee);
-    for content in [&damaged, &wiped] {
+    let looked_at = |content: &[u8], told: &[&str]| {
         std::fs::write(place.path(disk), content).unwrap();
-        if content == &damaged {
-            place.refused(&["status"], 1, &["no whole superblock", &format!("{disk} --rebuild")]);
-        }
         let said = place.ok(&["check", disk, "--rebuild"]);
-        for words in ["/recovered/1", "/recovered/2", "Names, keys", "Nothing was changed; --write"] {
+        for words in told.iter().chain(&["Nothing was changed; --write"]) {
             assert!(said.contains(words), "{said}");
         }
-        assert!(&std::fs::read(place.path(disk)).unwrap() == content, "it was only looked at");
-    }
+        assert!(std::fs::read(place.path(disk)).unwrap() == content, "it was only looked at");
+    };
+    std::fs::write(place.path(disk), &damaged).unwrap();
+    place.refused(&["status"], 1, &["no whole superblock", &format!("{disk} --rebuild")]);
+    looked_at(&damaged, &["/r: ", "/large: ", "nothing is lost"]);
+    place.ok(&["check", disk, "--rebuild", "--write"]);
+    assert!((elements("/r"), elements("/large")) == (small.clone(), large.clone()));
+    looked_at(&wiped, &["/recovered/1", "/recovered/2", "Names, keys"]);
     let said: serde_json::Value =
         serde_json::from_str(place.ok(&["check", disk, "--rebuild", "--write", "--json"]).trim()).unwrap();
     assert_eq!((&said["written"], &said["rebuilt"][0]["name"]), (&true.into(), &"/recovered/1".into()), "{said}");
@@ -319,6 +322,22 @@ fn a_target_without_superblocks_and_checkpoints_is_rebuilt_from_its_segments_whe
     assert_eq!(place.run(&["check"]).status.code(), Some(0), "it is sound");
     place.ok(&["record", "/recovered/2", "--generate", "max,3MiB", "--count", "2"]);
     assert_eq!(place.count("/recovered/2", "seq>=3"), 2);
+}
+
+#[test]
+fn what_is_stored_where_zones_are_plain_is_there_after_both_superblocks_were_lost() {
+    let place = Place::new();
+    place.ok(&["format", "--size", "512MiB", "--measure", "0", "--plain-zones", "2MiB/32MiB"]);
+    let bytes = Dice(7).bytes((5 << 20) + 7);
+    place.ok_fed(&["put", "-", "/x"], &bytes);
+    let disk = "cluster/target.0";
+    let file = std::fs::File::options().write(true).open(place.path(disk)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; 128 << 10], 0).unwrap();
+    place.refused(&["get", "/x", "-"], 2, &["is not formatted", "check", "--rebuild"]);
+    let said = place.ok(&["check", disk, "--rebuild", "--write"]);
+    assert!(said.contains("nothing is lost"), "{said}");
+    assert!(place.run(&["get", "/x", "-"]).stdout == bytes);
+    assert_eq!(place.ok(&["check"]).lines().last(), Some("Sound."));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub enum Kind {
     Root,
     /// A checkpoint copy.
     Checkpoint,
+    /// The superblock behind a checkpoint copy.
+    Beside,
     /// The header of a block.
     Header,
     /// The bytes of a block's elements.
@@ -67,6 +69,8 @@ pub fn anatomy(disk: &SimDisk, superblock: &Superblock, catalog: &Catalog) -> Ve
         };
         part(Kind::Root, at, word(disk, at + Bytes(12), ROOT_LEN));
         part(Kind::Checkpoint, layout.area_at(copy), Bytes(superblock.checkpoint_len));
+        let beside = superblock.beside(copy);
+        part(Kind::Beside, beside, word(disk, beside + Bytes(12), ROOT_LEN));
     }
     for (id, record) in &catalog.rings {
         let slots = 0..record.slots.len() as u32;

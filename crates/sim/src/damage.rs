@@ -170,7 +170,7 @@ impl Run {
         let mut parts = self.stage.parts();
         // After a crash, what was flushed last cannot be told from a torn tail: the matrix has that.
         let newest = parts.iter().filter(|p| p.kind == Kind::Trailer).map(|p| p.owner.1).max().unwrap_or(0);
-        let is_copy = |part: &Part| matches!(part.kind, Kind::Root | Kind::Checkpoint);
+        let is_copy = |part: &Part| matches!(part.kind, Kind::Root | Kind::Checkpoint | Kind::Beside);
         // Nor need both pairs be whole then: a commit may have been under way.
         parts.retain(|part| !killed || !is_copy(part) && part.owner.1 < newest);
         let copy = self.below(2);

@@ -58,6 +58,7 @@ const ROWS: &[Row] = &[
     Row { name: "superblock, copy 1", ending: Ending::Closed, choose: |p| copy(p, Kind::Root, 1) },
     Row { name: "checkpoint, copy 0", ending: Ending::Closed, choose: |p| copy(p, Kind::Checkpoint, 0) },
     Row { name: "checkpoint, copy 1", ending: Ending::Closed, choose: |p| copy(p, Kind::Checkpoint, 1) },
+    Row { name: "superblock behind a checkpoint", ending: Ending::Closed, choose: |p| copy(p, Kind::Beside, 0) },
     Row { name: "block header", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Header, middle(p), 3) },
     Row { name: "block payload", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Payload, middle(p), 3) },
     Row { name: "block directory", ending: Ending::Closed, choose: |p| in_segment(p, Kind::Entries, middle(p), 3) },

@@ -3,6 +3,7 @@
 //! Order of durable steps: area, flush, root, flush for one pair, then for the other. A power cut anywhere leaves at
 //! least one root whose checkpoint is whole: the other pair, or the new one. Opening takes the newest whole pair and
 //! writes the other one first, since that may be damaged or half written; so damage to one copy is repaired, and said.
+//! Each area has a copy of its root behind the catalog, so that whoever has lost both roots finds it.
 
 use crate::catalog::Catalog;
 use crate::layout::{ROOT_LEN, ROOTS};
@@ -30,6 +31,7 @@ pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Cat
     superblock.generation += 1;
     superblock.checkpoint_len = bytes.len() as u64;
     superblock.checkpoint_crc = crc32c(&bytes);
+    let bytes = area(superblock, bytes)?;
     for which in [first, 1 - first] {
         write(disk, superblock.layout.area_at(which), &bytes).await?;
         disk.flush_metadata().await?;
@@ -43,19 +45,32 @@ pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Cat
 
 /// Writes the catalog that `superblock` tells of into area `which`, and nothing else.
 pub async fn write_area(disk: &Scheduler, superblock: &Superblock, catalog: &Catalog, which: usize) -> Result<()> {
-    write(disk, superblock.layout.area_at(which), &encode(superblock, catalog)?).await?;
+    let bytes = area(superblock, encode(superblock, catalog)?)?;
+    write(disk, superblock.layout.area_at(which), &bytes).await?;
     disk.flush_metadata().await
 }
 
-/// Whether a catalog fits its area.
+/// What lies in the area of an encoded catalog: that, and a copy of the superblock behind it.
+fn area(superblock: &Superblock, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let behind = superblock.beside(0) - superblock.layout.area_at(0);
+    bytes.resize(behind.0 as usize, 0);
+    bytes.extend_from_slice(&superblock.copy()?);
+    Ok(bytes)
+}
+
+/// A catalog's bytes, if they fit its area with a copy of the superblock behind them.
 pub fn encode(superblock: &Superblock, catalog: &Catalog) -> Result<Vec<u8>> {
     let bytes =
         postcard::to_stdvec(catalog).map_err(|e| Error::usage(format!("the catalog cannot be encoded: {e}")))?;
-    if bytes.len() as u64 > superblock.layout.area.0 {
+    // As long as it can become.
+    let numbers =
+        Superblock { generation: u64::MAX, checkpoint_len: u64::MAX, checkpoint_crc: u32::MAX, ..superblock.clone() };
+    let beside = numbers.copy()?.len() as u64;
+    if (bytes.len() as u64).next_multiple_of(4096) + beside > superblock.layout.area.0 {
         return Err(Error::full(format!(
             "the catalog would take {}, and its area has {}; use larger segments or fewer pins",
             Bytes(bytes.len() as u64),
-            superblock.layout.area
+            Bytes(superblock.layout.area.0.saturating_sub(beside))
         )));
     }
     Ok(bytes)
@@ -115,10 +130,12 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
             break;
         }
         match load_catalog(disk, &superblock, which).await {
-            Ok(catalog) if found.is_none() => {
-                found = Some(Found { superblock, catalog, pair: which, complaints: Vec::new() });
+            Ok(catalog) => {
+                if let Err(error) = check_beside(disk, &superblock, which).await {
+                    complaints.push(format!("superblock behind checkpoint copy {which}: {error}"));
+                }
+                found.get_or_insert(Found { superblock, catalog, pair: which, complaints: Vec::new() });
             }
-            Ok(_) => {}
             Err(error) => {
                 complaints.push(format!("checkpoint copy {which}: {error}"));
                 failure = Some(error);
@@ -130,7 +147,7 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
     }
     Err(match failure {
         Some(error) => Error::damaged(format!(
-            "{name}: no whole superblock and checkpoint is left ({error}); `forebay check {name} --rebuild` says what can be made anew from the segments (nothing was changed)"
+            "{name}: no whole superblock and checkpoint is left ({error}); `forebay check {name} --rebuild` says what can be made anew (nothing was changed)"
         )),
         None => Error::usage(format!(
             "{name} is not formatted; use `forebay format`, or `forebay check {name} --rebuild` if it was a target"
@@ -158,6 +175,15 @@ pub async fn load_catalog(disk: &Scheduler, superblock: &Superblock, which: usiz
         )));
     }
     Ok(catalog)
+}
+
+/// Whether the superblock behind the checkpoint in area `which` is this one.
+async fn check_beside(disk: &Scheduler, superblock: &Superblock, which: usize) -> Result<()> {
+    let copy = superblock.copy()?;
+    match read(disk, superblock.beside(which), Bytes(copy.len() as u64)).await? == copy {
+        true => Ok(()),
+        false => Err(Error::damaged("it is not the one before it")),
+    }
 }
 
 /// Writes `bytes`, padded with zeros to whole blocks.

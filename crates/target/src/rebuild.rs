@@ -1,12 +1,14 @@
-//! Makes superblock and checkpoint anew for a target that has lost both copies, from what the segments say themselves.
+//! Makes superblock and checkpoint anew for a target that has lost both copies: of the superblock's own beside a checkpoint, and
+//! then nothing is lost; otherwise from what the segments say themselves.
 //!
 //! `sweep` looks for blocks and trailers, each stamped with target, ring and place; `shape` finds out how each ring divides its
 //! groups; `order` decides which group is at which place and what a ring holds. What is made out of it is a catalog as a
 //! checkpoint would have had it, so that opening finds the tails as it always does. Nothing but superblocks and checkpoints is
 //! written, in the order of every commit: cut off anywhere, it is refused or rebuilt, and can be run again. Objects are not
-//! made anew. Names, keys, guarantees and pins were in the catalog and nowhere else: they are lost, unless a checkpoint is
-//! whole whose own superblock copy is not.
+//! made anew from segments. Names, keys, guarantees and pins were in the catalog and nowhere else: they are lost, unless a
+//! checkpoint is whole.
 
+mod copies;
 mod order;
 mod shape;
 mod sweep;
@@ -17,6 +19,7 @@ use crate::layout::Layout;
 use crate::salvage::Salvage;
 use crate::schedule::{Scheduler, StreamId};
 use crate::superblock::Superblock;
+use copies::Beside;
 use forebay_env::Env;
 use forebay_model::{Bytes, Error, Kind, Profile, Result, RingId, TargetId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +78,7 @@ pub struct Plan {
     pub groups: u32,
     /// Whether a copy of the superblock is whole, so that profile and time of formatting are known.
     pub superblock_kept: bool,
-    /// Whether a copy of the checkpoint is whole, so that nothing at all is lost.
+    /// Whether a copy of the checkpoint is whole, and a superblock for it, so that nothing at all is lost.
     pub checkpoint_kept: bool,
     /// Bytes that the device did not read.
     pub unreadable: Bytes,
@@ -85,6 +88,8 @@ pub struct Plan {
     catalog: Catalog,
     /// The pair to write first.
     first: usize,
+    /// The area that belongs to a whole superblock and has to be whole before anything else is written.
+    mends: Option<usize>,
 }
 
 /// Looks over the device of `env`, which has no whole pair of superblock and checkpoint, and decides what would be
@@ -114,7 +119,8 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
         }
         // Both areas hold the same catalog: the other one's may be whole.
         if let Ok(catalog) = checkpoint::load_catalog(&disk, superblock, 1 - which).await {
-            return Ok(keep(*which, superblock.clone(), catalog));
+            let mends = Some(*which);
+            return Ok(Plan { mends, ..keep(*which, superblock.clone(), catalog) });
         }
     }
     let layout = match &root {
@@ -123,6 +129,15 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     };
     let stream = StreamId(u64::MAX);
     let salvage = Salvage::new(disk.clone(), stream, PATIENCE);
+    let of = match &root {
+        // What is older than the last commit but one is not what the target was.
+        Some((_, superblock)) => (Some(superblock.target), superblock.generation.saturating_sub(1)),
+        None => (wanted, 0),
+    };
+    if let Some(Beside { which, superblock, catalog }) = copies::newest(&disk, &salvage, &layout, of, progress).await? {
+        disk.end_stream(stream);
+        return Ok(keep(which, superblock, catalog));
+    }
     let sightings = Sweep::new(&salvage, layout).run(progress).await?;
     disk.end_stream(stream);
     let candidates = candidates(&sightings);
@@ -170,6 +185,7 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
         superblock,
         catalog,
         first,
+        mends: None,
     })
 }
 
@@ -180,15 +196,14 @@ impl Plan {
         let disk = Scheduler::new(env, Profile::guess(geometry.size, geometry.rotates));
         // What was found may be in the device's cache alone.
         disk.flush().await?;
-        if self.checkpoint_kept {
-            // Its own superblock is whole: with this its pair is, before anything else is touched.
-            checkpoint::write_area(&disk, &self.superblock, &self.catalog, 1 - self.first).await?;
+        if let Some(which) = self.mends {
+            checkpoint::write_area(&disk, &self.superblock, &self.catalog, which).await?;
         }
         checkpoint::commit(&disk, &mut self.superblock, &self.catalog, self.first).await
     }
 }
 
-/// Nothing is lost: a superblock copy is whole, and so is the checkpoint of the other one.
+/// Nothing is lost: a checkpoint is whole, and a superblock for it. What is whole of pair `which` is written last.
 fn keep(which: usize, superblock: Superblock, catalog: Catalog) -> Plan {
     let layout = superblock.layout;
     let rings = catalog.rings.values().map(|record| order::found(&layout, record, 0)).collect();
@@ -205,6 +220,7 @@ fn keep(which: usize, superblock: Superblock, catalog: Catalog) -> Plan {
         superblock,
         catalog,
         first: 1 - which,
+        mends: None,
     }
 }
 

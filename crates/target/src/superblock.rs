@@ -1,7 +1,8 @@
 //! The superblock: two alternating roots, each 64 KiB, each whole in itself.
 //!
 //! A root names the checkpoint it belongs to. Both roots and both checkpoint areas are written at each commit, one
-//! pair after the other (`checkpoint.rs` has the order), so that at any moment one pair is whole.
+//! pair after the other (`checkpoint.rs` has the order), so that at any moment one pair is whole. A copy of a root lies behind
+//! each checkpoint: if both roots are lost, nothing else is (`rebuild/copies.rs`).
 //! Bytes: `docs/format/superblock.md`.
 
 use crate::layout::{Layout, ROOT_LEN};
@@ -39,6 +40,9 @@ pub struct Superblock {
     pub profile: Profile,
 }
 
+/// Checkpoints, and the copies behind them, begin on these.
+const BLOCK: usize = 4096;
+
 /// Of the body, and of magic, version and length before it.
 pub(crate) fn checksum(prefix: &[u8], body: &[u8]) -> u32 {
     crc32c(&prefix[..16]) ^ crc32c(body)
@@ -74,6 +78,20 @@ impl Superblock {
         out.fill(0);
         put(out, MAGIC, VERSION, &body);
         Ok(())
+    }
+
+    /// The blocks of the copy that lies behind a checkpoint: what a root has, without most of its zeros.
+    pub(crate) fn copy(&self) -> Result<Vec<u8>> {
+        let mut root = vec![0; ROOT_LEN.0 as usize];
+        self.encode(&mut root)?;
+        let length = PREFIX + u32::from_le_bytes(root[12..16].try_into().expect("four bytes")) as usize;
+        root.truncate(length.next_multiple_of(BLOCK));
+        Ok(root)
+    }
+
+    /// Where the copy behind the checkpoint in area `which` lies.
+    pub fn beside(&self, which: usize) -> Bytes {
+        self.layout.area_at(which) + Bytes(self.checkpoint_len).align_up(Bytes(BLOCK as u64))
     }
 
     /// Reads a root. `Ok(None)` where no root was ever written.

@@ -46,7 +46,9 @@ fn damage_to_a_segment_costs_what_lies_there_and_nothing_else() {
         assert_eq!(lost, gone.elements.clone().collect::<Vec<u64>>(), "block {nth}, trailer gone: {trailer}");
     }
     // A whole segment.
-    let (after, _) = harm(&|p| p.owner == (1, newest - 4) && !matches!(p.kind, PartKind::Root | PartKind::Checkpoint));
+    let (after, _) = harm(&|p| {
+        p.owner == (1, newest - 4) && !matches!(p.kind, PartKind::Root | PartKind::Checkpoint | PartKind::Beside)
+    });
     let after = &after["/recovered/1"];
     let lost: Vec<u64> = sequences(&before[NAME]).into_iter().filter(|n| !sequences(after).contains(n)).collect();
     let blocks = parts.iter().filter(|p| p.kind == PartKind::Header && p.owner == (1, newest - 4));
@@ -62,7 +64,7 @@ fn random_damage_to_segments_leaves_a_target_that_tells_no_wrong_byte() {
         let random = stage.world.random();
         let parts: Vec<&Part> = parts
             .iter()
-            .filter(|p| !matches!(p.kind, PartKind::Root | PartKind::Checkpoint) && p.length.0 > 0)
+            .filter(|p| !matches!(p.kind, PartKind::Root | PartKind::Checkpoint | PartKind::Beside) && p.length.0 > 0)
             .collect();
         for _ in 0..1 + random.below(30) {
             let part = parts[random.below(parts.len() as u64) as usize];

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod copies;
 mod damaged;
 mod refused;
 mod rings;

@@ -96,7 +96,7 @@ impl Said {
             ))?;
         }
         out.line(match (checkpoint_kept, superblock_kept) {
-            (true, _) => "One superblock and the checkpoint of the other are whole: nothing is lost.",
+            (true, _) => "A checkpoint is whole, and a superblock that tells of it: nothing is lost.",
             (false, true) => "Names, keys, guarantees, pins and what the elements are were in the checkpoint: they are lost.",
             (false, false) => {
                 "Names, keys, guarantees, pins and what the elements are were in the checkpoint, the profile in the superblock: they are lost."
