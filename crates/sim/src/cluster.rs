@@ -52,8 +52,10 @@ const SOON: Duration = Duration::from_secs(60);
 /// What a cluster is made of.
 #[derive(Clone)]
 pub struct ClusterSpec {
-    /// Nodes, each with one target.
+    /// Nodes.
     pub nodes: u32,
+    /// Targets of each, each on a disk of its own.
+    pub targets: u32,
     /// Their disks.
     pub disk: DiskSpec,
     /// What the network is made of.
@@ -91,8 +93,7 @@ struct ManagerMachine {
 
 struct NodeMachine {
     host: Host,
-    disk: SimDisk,
-    target: TargetId,
+    disks: Vec<(SimDisk, TargetId)>,
     process: Rc<RefCell<Option<Process>>>,
     /// By how much its wall clock is ahead, from when its process is started next.
     ahead: Cell<Duration>,
@@ -122,11 +123,11 @@ impl Clock for SetWrong {
 }
 
 impl NodeMachine {
-    /// A machine with a disk that was formatted.
+    /// A machine with disks that were formatted.
     fn new(world: &World, network: &Network, spec: &ClusterSpec, disk: DiskSpec, number: u32) -> NodeMachine {
-        let (disk, target) = formatted(world, disk);
+        let disks = (0..spec.targets).map(|_| formatted(world, disk.clone())).collect();
         let host = network.host(&format!("node{number}"), spec.node_link);
-        NodeMachine { host, disk, target, process: Rc::default(), ahead: Cell::default(), port: Cell::new(PORT) }
+        NodeMachine { host, disks, process: Rc::default(), ahead: Cell::default(), port: Cell::new(PORT) }
     }
 
     /// Where its process is reached.
@@ -149,11 +150,27 @@ fn formatted(world: &World, disk: DiskSpec) -> (SimDisk, TargetId) {
     (disk, target)
 }
 
+/// The target on a disk, and all that it may touch.
+async fn opened(machine: &NetworkEnv, disk: SimDisk) -> (Env, Rc<Target>) {
+    let NetworkEnv { clock, random, spawner, .. } = machine.clone();
+    let env = Env { device: Rc::new(disk.clone()), clock, random, spawner };
+    while disk.is_busy() {
+        // A kernel ends what it was given before the next process has the disk.
+        env.clock.sleep(Duration::from_millis(1)).await;
+    }
+    let target = Target::open(env.clone()).await.expect("a target opens after any crash");
+    (env, target)
+}
+
 /// What runs on a node's machine since the manager has heard of it.
 #[derive(Clone)]
 struct Process {
     node: Rc<Node>,
+    /// The first of its targets.
+    #[cfg(test)]
     target: Rc<Target>,
+    /// All of them.
+    targets: Vec<Rc<Target>>,
 }
 
 /// A client on a machine of its own, with the ways that its files go.
@@ -212,9 +229,7 @@ impl Cluster {
     #[cfg(test)]
     fn replace_disk(&mut self, index: usize) {
         self.crash_node(index);
-        let (disk, target) = formatted(&self.world, self.spec.disk.clone());
-        let machine = &mut self.nodes[index];
-        (machine.disk, machine.target) = (disk, target);
+        self.nodes[index].disks[0] = formatted(&self.world, self.spec.disk.clone());
         self.restart_node(index);
     }
 
@@ -238,14 +253,33 @@ impl Cluster {
         &self.manager.host
     }
 
-    /// A node's disk.
-    fn disk(&self, node: usize) -> &SimDisk {
-        &self.nodes[node].disk
+    /// Disks of all nodes. Each has its place among them: that of its node, where nodes have one.
+    fn places(&self) -> std::ops::Range<usize> {
+        0..self.nodes.len() * self.spec.targets as usize
     }
 
-    /// A node's target.
-    pub(crate) fn target(&self, node: usize) -> TargetId {
-        self.nodes[node].target
+    /// The node in which a place is.
+    fn node_of(&self, place: usize) -> usize {
+        place / self.spec.targets as usize
+    }
+
+    /// Which one of its node's a place is.
+    fn nth_of(&self, place: usize) -> usize {
+        place % self.spec.targets as usize
+    }
+
+    fn at(&self, place: usize) -> &(SimDisk, TargetId) {
+        &self.nodes[self.node_of(place)].disks[self.nth_of(place)]
+    }
+
+    /// The disk at a place.
+    fn disk(&self, place: usize) -> &SimDisk {
+        &self.at(place).0
+    }
+
+    /// The target at a place.
+    pub(crate) fn target(&self, place: usize) -> TargetId {
+        self.at(place).1
     }
 
     /// A node, while it runs.
@@ -253,15 +287,16 @@ impl Cluster {
         self.nodes[node].process.borrow().as_ref().map(|process| process.node.clone())
     }
 
-    /// What a node's target has, while it runs.
-    fn objects(&self, node: usize) -> Option<Rc<Objects>> {
-        self.nodes[node].process.borrow().as_ref().map(|process| process.target.objects().clone())
+    /// What the target at a place has, while its node runs.
+    fn objects(&self, place: usize) -> Option<Rc<Objects>> {
+        let process = self.nodes[self.node_of(place)].process.borrow();
+        process.as_ref().map(|process| process.targets[self.nth_of(place)].objects().clone())
     }
 
-    /// Whether a node's target has stopped, because its disk failed.
-    fn has_stopped(&self, node: usize) -> bool {
-        let process = self.nodes[node].process.borrow();
-        process.as_ref().is_some_and(|process| process.target.disk().failure().is_some())
+    /// Whether the target at a place has stopped, because its disk failed.
+    fn has_stopped(&self, place: usize) -> bool {
+        let process = self.nodes[self.node_of(place)].process.borrow();
+        process.as_ref().is_some_and(|process| process.targets[self.nth_of(place)].disk().failure().is_some())
     }
 
     /// Starts the manager on what its engine has.
@@ -342,7 +377,7 @@ impl Cluster {
         self.manager.engine.borrow().snapshot().is_err()
     }
 
-    /// Starts a node on its disk, and waits until the manager has heard of it.
+    /// Starts a node on its disks, and waits until the manager has heard of it.
     fn start_node(&self, index: usize) {
         self.begin_node(index);
         let end = self.world.now() + SOON;
@@ -355,36 +390,36 @@ impl Cluster {
         }
     }
 
-    /// Starts a node on its disk. It is there from when the manager has heard of it.
+    /// Starts a node on its disks. It is there from when the manager has heard of it.
     fn begin_node(&self, index: usize) {
         let machine = &self.nodes[index];
         let mut network = machine.host.env();
         network.clock =
             Rc::new(SetWrong { clock: network.clock.clone(), ahead: machine.ahead.get(), behind: Duration::ZERO });
-        let env = Env {
-            device: Rc::new(machine.disk.clone()),
-            clock: network.clock.clone(),
-            random: network.random.clone(),
-            spawner: network.spawner.clone(),
-        };
         let bounds = self.spec.bounds;
         let identity = Identity { node: index as u64 + 1, cluster: 0xf0_4e_ba_11, address: machine.address() };
         let manager = Rc::new(SimReports::new(network.clone(), self.manager_address()));
-        let (number, disk, process) = (index as u32, machine.disk.clone(), machine.process.clone());
+        let (number, process) = (index as u32, machine.process.clone());
+        let disks: Vec<SimDisk> = machine.disks.iter().map(|(disk, _)| disk.clone()).collect();
         network.spawner.clone().detach(async move {
-            while disk.is_busy() {
-                // A kernel ends what it was given before the next process has the disk.
-                env.clock.sleep(Duration::from_millis(1)).await;
+            let (mut targets, mut doors) = (Vec::new(), Vec::new());
+            for disk in disks {
+                let (env, target) = opened(&network, disk).await;
+                doors.push(TargetDoor::open(&env, target.clone()));
+                targets.push(target);
             }
-            let target = Target::open(env.clone()).await.expect("a target opens after any crash");
-            let door = TargetDoor::open(&env, target.clone());
-            let node = Node::new(network.clone(), vec![door], bounds, number);
+            let node = Node::new(network.clone(), doors, bounds, number);
             let listening = network.fabric.listen(&identity.address).await.expect("nobody else listens there");
             network.spawner.detach({
                 let node = node.clone();
                 async move { drop(node.serve(listening).await) }
             });
-            let told = RefCell::new(Some(Process { node: node.clone(), target }));
+            let told = RefCell::new(Some(Process {
+                node: node.clone(),
+                #[cfg(test)]
+                target: targets[0].clone(),
+                targets,
+            }));
             node.keep_reporting(identity, manager, move |said| {
                 if said.is_ok()
                     && let Some(told) = told.borrow_mut().take()
@@ -396,20 +431,20 @@ impl Cluster {
         });
     }
 
-    /// A node's machine loses its power, with its disk.
+    /// A node's machine loses its power, with its disks.
     pub(crate) fn crash_node(&self, index: usize) {
         self.stop_node(index);
-        self.nodes[index].disk.lose_power();
+        self.nodes[index].disks.iter().for_each(|(disk, _)| disk.lose_power());
     }
 
-    /// A node's machine stops at once, but for its disk, which ends what it was given.
+    /// A node's machine stops at once, but for its disks, which end what they were given.
     fn stop_node(&self, index: usize) {
         let machine = &self.nodes[index];
         machine.host.crash();
         drop(machine.process.borrow_mut().take());
     }
 
-    /// A node's process is killed: its kernel ends its connections, and what its disk was given.
+    /// A node's process is killed: its kernel ends its connections, and what its disks were given.
     fn kill_node(&self, index: usize) {
         let machine = &self.nodes[index];
         machine.host.kill();

@@ -119,6 +119,7 @@ fn spec(loss: &Loss) -> ClusterSpec {
     let link = LinkSpec::gigabit().with_rate(loss.link);
     ClusterSpec {
         nodes: loss.targets,
+        targets: 1,
         disk: loss.disk.clone(),
         network: loss.network,
         node_link: link,

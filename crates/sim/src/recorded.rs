@@ -78,6 +78,7 @@ pub fn record(load: &Load) -> Result<Recorded> {
     let world = Rc::new(World::new(load.seed));
     let spec = ClusterSpec {
         nodes: load.targets,
+        targets: 1,
         disk: load.disk.clone(),
         network: NetworkSpec::jumbo(),
         node_link: LinkSpec::gigabit().with_rate(load.link),

@@ -75,6 +75,7 @@ pub fn stream(load: &Load) -> Streamed {
         world.clone(),
         ClusterSpec {
             nodes: load.targets,
+            targets: 1,
             disk: load.disk.clone(),
             network: load.network,
             node_link: link,

@@ -143,7 +143,7 @@ impl Source {
             }
             if self.is_elsewhere() {
                 return Err(Error::missing(format!(
-                    "{} lies elsewhere by now, and target {} is lost",
+                    "a part of {} lies elsewhere by now than on target {}; ask again",
                     self.way.path(),
                     self.target
                 )));

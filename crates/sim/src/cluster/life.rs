@@ -23,6 +23,7 @@ use super::{ClientMachine, Cluster};
 use crate::world::World;
 pub use chances::Chances;
 use faults::Faults;
+use forebay_client::control::Control;
 use forebay_client::file::components::is_lost;
 use forebay_client::file::options::Sharing;
 use forebay_client::files::Files;
@@ -31,15 +32,17 @@ use forebay_client::files::rebuild::Rebuilt;
 use forebay_env::Random;
 use forebay_manager::Settings;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Kind, Rate, Result};
-use forebay_wire::control::names::FileId;
+use forebay_model::{Bytes, Kind, Rate, Result, TargetId};
+use forebay_wire::control::files::OpenToRead;
+use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::volumes::Policy;
+use forebay_wire::control::{Question, Reply};
 use hand::{Common, DEADLINE, options};
 use model::Owned;
 use registers::{CELL, CELLS, Registers};
 use shared::Shared;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -158,7 +161,7 @@ fn live_with(
     let extent = chances.extent();
     let some = |(least, more): (u64, u64)| (least + random.below(more)) as usize;
     let (nodes, clients) = (some(extent.nodes), some(extent.clients));
-    let cluster = Cluster::new(world.clone(), extent.cluster(nodes as u32, settings));
+    let cluster = Cluster::new(world.clone(), extent.cluster((nodes as u32, chances.targets), settings));
     let machine = cluster.client_machine("first");
     let common = Rc::new(Common {
         owned: (0..clients).map(|n| RefCell::new(Owned::new(format!("/c{n}")))).collect(),
@@ -312,7 +315,7 @@ fn healed(cluster: &Cluster, faults: &Faults<'_>, common: &Rc<Common>) {
     authority::check(cluster, &machine);
     rot(cluster, common);
     let lost = unserved(cluster, &machine);
-    degraded(cluster, common, &machine, &lost);
+    degraded(cluster, common, (&machine, &paths), &lost);
     disks::check(cluster, &lost);
 }
 
@@ -408,28 +411,47 @@ fn read(cluster: &Cluster, files: &Files, path: &str) -> Result<Vec<u8>> {
     cluster.world().run(async move { mend::read(&files, &path).await })
 }
 
-/// Harms what one node has, and lets scrubs make it good: whatever is taken away next, nothing of it is missing.
+/// Harms what one target has, and lets scrubs make it good: whatever is taken away next, nothing of it is missing.
 fn rot(cluster: &Cluster, common: &Common) {
     common.rotten.set(true);
     let world = cluster.world();
-    let node = world.random().below(cluster.nodes.len() as u64) as usize;
+    let place = world.random().below(cluster.places().len() as u64) as usize;
+    let node = cluster.node_of(place);
     cluster.crash_node(node);
-    common.tally.borrow_mut().rotten += rot::harm(cluster, node, common);
+    common.tally.borrow_mut().rotten += rot::harm(cluster, place, common);
     cluster.restart_node(node);
     world.run_for(common.extent.scrubbed);
 }
 
-/// The nodes of which the targets cannot tell of their objects, as the manager knows: what rotted was where that begins.
+/// The places of targets that cannot tell of their objects, as the manager knows: what rotted was where that begins.
 fn unserved(cluster: &Cluster, machine: &ClientMachine) -> Vec<usize> {
     let targets = cluster.map(machine).targets;
-    let is_unserved = |node: &usize| targets.iter().any(|t| t.target == cluster.target(*node) && t.failed.is_some());
-    (0..cluster.nodes.len()).filter(is_unserved).collect()
+    let is_unserved = |place: &usize| targets.iter().any(|t| t.target == cluster.target(*place) && t.failed.is_some());
+    cluster.places().filter(is_unserved).collect()
+}
+
+/// Files of which a node has several components: where so few nodes were up that parts of a file had to share one.
+fn crowded(cluster: &Cluster, machine: &ClientMachine, node: usize, paths: &[String]) -> BTreeSet<String> {
+    let on_node: Vec<TargetId> =
+        cluster.places().filter(|place| cluster.node_of(*place) == node).map(|place| cluster.target(place)).collect();
+    let is_crowded = |path: &&String| {
+        let (control, place) = (machine.control.clone(), Place::path(path.as_str()));
+        let opened = cluster.world().run(control.ask(Question::OpenToRead(OpenToRead { place, cached: false })));
+        let Ok(Reply::Grant(grant)) = opened else { panic!("{path} is there: {opened:?}") };
+        grant.components.iter().filter(|component| on_node.contains(&component.target)).count() > 1
+    };
+    paths.iter().filter(|_| on_node.len() > 1).filter(is_crowded).cloned().collect()
 }
 
 /// Takes away one node, and reads everything that can do without it. If what is `lost` found no place elsewhere, it is that one.
-fn degraded(cluster: &Cluster, common: &Rc<Common>, machine: &ClientMachine, lost: &[usize]) {
+fn degraded(cluster: &Cluster, common: &Rc<Common>, (machine, paths): (&ClientMachine, &[String]), lost: &[usize]) {
     let any = cluster.world().random().below(cluster.nodes.len() as u64) as usize;
-    let node = if cluster.degraded(machine).is_empty() { any } else { *lost.first().unwrap_or(&any) };
+    let node = if cluster.degraded(machine).is_empty() {
+        any
+    } else {
+        lost.first().map_or(any, |place| cluster.node_of(*place))
+    };
+    let crowded = crowded(cluster, machine, node, paths);
     cluster.crash_node(node);
     let machine = cluster.client_machine("degraded");
     for owned in &common.owned {
@@ -438,22 +460,28 @@ fn degraded(cluster: &Cluster, common: &Rc<Common>, machine: &ClientMachine, los
             let (path, known) = (owned.path(name), &owned.files[key]);
             let found = read(cluster, &machine.files, &path);
             let found = match found {
-                // It may lie there, and nothing is kept beside it.
-                Err(error) if known.raid == Raid::Zero && is_lost(&error) && error.kind != Kind::Missing => continue,
+                // It may lie there, and nothing is kept beside it; or too much of it does.
+                Err(error)
+                    if (known.raid == Raid::Zero || crowded.contains(&path))
+                        && is_lost(&error)
+                        && error.kind != Kind::Missing =>
+                {
+                    continue;
+                }
                 found => found.unwrap_or_else(|error| panic!("{path} ({}) without node {node}: {error:?}", known.raid)),
             };
             known.allows(&found).unwrap_or_else(|wrong| panic!("{path} ({}) without node {node}: {wrong}", known.raid));
             common.tally.borrow_mut().degraded += 1;
         }
     }
-    for shared in &common.shared {
+    for shared in common.shared.iter().filter(|shared| !crowded.contains(&shared.borrow().path)) {
         let path = shared.borrow().path.clone();
         let found = read(cluster, &machine.files, &path);
         let found = found.unwrap_or_else(|error| panic!("{path} without node {node}: {error:?}"));
         shared.borrow_mut().is(&found).unwrap_or_else(|wrong| panic!("without node {node}: {wrong}"));
         common.tally.borrow_mut().degraded += 1;
     }
-    for registers in &common.registers {
+    for registers in common.registers.iter().filter(|registers| !crowded.contains(&registers.borrow().path)) {
         look_at(cluster, &machine.files, registers, &format!("without node {node}"));
         common.tally.borrow_mut().degraded += 1;
     }

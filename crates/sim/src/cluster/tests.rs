@@ -31,6 +31,7 @@ use forebay_wire::control::{Change, Question, Reply};
 fn spec(nodes: u32) -> ClusterSpec {
     ClusterSpec {
         nodes,
+        targets: 1,
         disk: presets::ssd().scaled(400),
         network: NetworkSpec::jumbo(),
         node_link: LinkSpec::gigabit(),

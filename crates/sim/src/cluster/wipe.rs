@@ -2,31 +2,25 @@
 
 use super::Cluster;
 use crate::disk::SimDisk;
-use forebay_env::{Env, NetworkEnv};
+use forebay_env::NetworkEnv;
 use forebay_manager::Memory;
 use forebay_manager::recover::look::{Targets, look};
 use forebay_manager::recover::{Recovered, Seen, recover};
 use forebay_model::{Result, TargetId};
 use forebay_node::network::TargetDoor;
 use forebay_node::objects::ObjectLink;
-use forebay_target::Target;
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectRequest};
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Targets that nobody serves.
 struct Opened(Vec<(TargetId, ObjectLink)>);
 
 impl Opened {
     /// Opens these when their disks have ended what they were given before.
-    async fn open(all: Vec<(Env, SimDisk)>) -> Opened {
+    async fn open(all: Vec<(NetworkEnv, SimDisk)>) -> Opened {
         let mut opened = Vec::new();
-        for (env, disk) in all {
-            while disk.is_busy() {
-                env.clock.sleep(Duration::from_millis(1)).await;
-            }
-            let target = Target::open(env.clone()).await.expect("a target opens after any crash");
+        for (machine, disk) in all {
+            let (env, target) = super::opened(&machine, disk).await;
             let door = TargetDoor::open(&env, target);
             opened.push((door.id(), door.objects()));
         }
@@ -72,8 +66,7 @@ impl Cluster {
         let mut all = Vec::new();
         for machine in &self.nodes {
             machine.host.restart();
-            let NetworkEnv { clock, random, spawner, .. } = machine.host.env();
-            all.push((Env { device: Rc::new(machine.disk.clone()), clock, random, spawner }, machine.disk.clone()));
+            all.extend(machine.disks.iter().map(|(disk, _)| (machine.host.env(), disk.clone())));
         }
         let seen = self.world.run(async move { look(&Opened::open(all).await, |_| ()).await });
         (0..self.nodes.len()).for_each(|node| self.kill_node(node));

@@ -18,7 +18,7 @@
 //!
 //! 6. Epochs never fall along the ring. What a crash undid has the sequence of what was written in its place later, but
 //!    a lower epoch: a trailer older than the first block of its slot, or anything older than the segment before it,
-//!    is not there.
+//!    is not there. Nor is a segment where an earlier one of the walk is.
 //!
 //! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data. Until it is done the catalog
 //! says what it said when the target was opened, for others make it durable meanwhile.
@@ -341,10 +341,13 @@ impl Recovery {
                     }
                 }
             };
-            let Some((slot, trailer)) = self.find(slot, sequence, least_epoch).await? else { break };
+            let taken: Vec<u32> = steps.iter().map(|step| step.slot).collect();
+            if taken.contains(&slot) {
+                break;
+            }
+            let Some((slot, trailer, epoch)) = self.find(slot, (sequence, least_epoch), &taken).await? else { break };
             let summary = trailer.as_ref().map_or(Segment::opened(sequence, 0), |t| t.summary);
             self.with_mut(|r| r.slots[slot as usize] = Some(summary));
-            let epoch = trailer.as_ref().map_or(least_epoch, |t| t.epoch);
             steps.push(Step { slot, sequence, trailer, least_epoch });
             least_epoch = epoch;
             sequence += 1;
@@ -352,8 +355,15 @@ impl Recovery {
         Ok(steps)
     }
 
-    /// Where segment `sequence` is: at `slot`, or a little further. With its trailer, if that is whole.
-    async fn find(&self, slot: u32, sequence: u64, least_epoch: u64) -> Result<Option<(u32, Option<Trailer>)>> {
+    /// Where segment `sequence` is: at `slot`, or a little further, but where none of those before it is. What a crash undid may
+    /// have left a trailer behind one of these, which would be taken for the next one. With its trailer, if that is whole, and the
+    /// epoch of that or of its first block.
+    async fn find(
+        &self,
+        slot: u32,
+        (sequence, least_epoch): (u64, u64),
+        taken: &[u32],
+    ) -> Result<Option<(u32, Option<Trailer>, u64)>> {
         let layout = self.ring.core.layout();
         let mut candidate = slot;
         for step in 0..LOOK_AHEAD {
@@ -366,13 +376,15 @@ impl Recovery {
             let written = begins.map_or(least_epoch, |h| h.epoch.get());
             let trailer = self.trailer(candidate, sequence).await?;
             if let Some(trailer) = trailer.filter(|t| t.durable_blocks == t.blocks || t.epoch >= written) {
-                return Ok(Some((candidate, Some(trailer))));
+                let epoch = trailer.epoch;
+                return Ok(Some((candidate, Some(trailer), epoch)));
             }
             if begins.is_some() {
-                return Ok(Some((candidate, None)));
+                return Ok(Some((candidate, None, written)));
             }
             let n = self.with(|r| r.slots.len() as u32);
-            let next = (1..n).map(|step| (candidate + step) % n).find(|s| self.with(|r| r.exists(&layout, *s)));
+            let is_free = |s: &u32| !taken.contains(s) && self.with(|r| r.exists(&layout, *s));
+            let next = (1..n).map(|step| (candidate + step) % n).find(is_free);
             match next {
                 Some(next) => candidate = next,
                 None => break,

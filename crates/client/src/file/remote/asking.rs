@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// How often the manager is asked where nodes are that do not answer.
 const LOOK: Duration = Duration::from_secs(1);
+/// So often in a row what allows a request is renewed before it is refused, if that brings no newer version: clocks may be set between
+/// the renewal and its use, so once is too few.
+const RENEWALS: u32 = 2;
 
 /// Why the manager did not renew what allows to use a file: it is asked again as long as somebody uses that.
 fn not_renewed(file: FileId, Error { kind, message }: Error) -> Error {
@@ -216,7 +219,7 @@ impl Shared {
             self.renew().await?;
         }
         let clock = &self.nodes.env().clock;
-        let (mut is_renewed, mut is_looked_up, mut end) = (false, false, clock.now() + self.nodes.patience());
+        let (mut fruitless, mut is_looked_up, mut end) = (0, false, clock.now() + self.nodes.patience());
         loop {
             let (target, object, shown) = self.way(component)?;
             let version = self.version();
@@ -234,12 +237,11 @@ impl Shared {
             };
             match asked {
                 // Others may raise it again and again meanwhile.
-                Err(error) if error.kind == Kind::Stale && (!is_renewed || self.version() != version) => {
+                Err(error) if error.kind == Kind::Stale && (fruitless < RENEWALS || self.version() != version) => {
                     if self.version() == version {
                         self.renew().await?;
                     }
-                    // Only what brought nothing new is not tried again.
-                    is_renewed = self.version() == version;
+                    fruitless = if self.version() == version { fruitless + 1 } else { 0 };
                 }
                 Err(error) if error.kind == Kind::Stale => return Err(self.why_stale(target, error).await),
                 // It has to hear of an epoch first, or has no room.

@@ -79,8 +79,8 @@ fn ask(
     ask: Ask,
     payload: &'static [u8],
 ) -> Result<()> {
-    let node = (0..cluster.nodes.len()).find(|node| cluster.target(*node) == target).expect("a target has a node");
-    let address = cluster.nodes[node].address();
+    let place = cluster.places().find(|place| cluster.target(*place) == target).expect("a target has a node");
+    let address = cluster.nodes[cluster.node_of(place)].address();
     let request = ObjectRequest::new(target, ask);
     let body = request.body().expect("it fits");
     let request = Request { command: request.command(), body, payload: vec![payload.into()], most: 1 };

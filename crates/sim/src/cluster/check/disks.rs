@@ -8,24 +8,24 @@ use forebay_target::verify::{Found, verify};
 /// known not to tell of their objects any more.
 pub(in crate::cluster) fn check(cluster: &Cluster, unserved: &[usize]) {
     (0..cluster.nodes.len()).for_each(|node| cluster.crash_node(node));
-    for node in (0..cluster.nodes.len()).filter(|node| !unserved.contains(node)) {
-        let mut found = look_over(cluster, node);
+    for place in cluster.places().filter(|place| !unserved.contains(place)) {
+        let mut found = look_over(cluster, place);
         // Where a sector rotted behind the last record of a log, another record might be: nobody knows, until it can be read.
         let contradictions = &found.objects.contradictions;
         let is_unsure = contradictions.iter().all(|one| one.what.contains("may hold what was acknowledged"));
         if is_unsure && !contradictions.is_empty() {
-            cluster.disk(node).heal();
-            found = look_over(cluster, node);
+            cluster.disk(place).heal();
+            found = look_over(cluster, place);
         }
         let objects = &found.objects;
-        assert!(objects.damage.is_empty(), "node {node}: {:?}", objects.damage);
-        assert!(objects.contradictions.is_empty(), "node {node}: {:?}", objects.contradictions);
-        assert_eq!(found.unreadable, Bytes::ZERO, "node {node}");
+        assert!(objects.damage.is_empty(), "disk {place}: {:?}", objects.damage);
+        assert!(objects.contradictions.is_empty(), "disk {place}: {:?}", objects.contradictions);
+        assert_eq!(found.unreadable, Bytes::ZERO, "disk {place}");
     }
 }
 
-fn look_over(cluster: &Cluster, node: usize) -> Found {
-    let env = cluster.world().env(cluster.disk(node).clone());
+fn look_over(cluster: &Cluster, place: usize) -> Found {
+    let env = cluster.world().env(cluster.disk(place).clone());
     let found = cluster.world().run(async move { verify(env, &mut |_, _| ()).await });
-    found.unwrap_or_else(|error| panic!("the disk of node {node} cannot be looked over: {error:?}"))
+    found.unwrap_or_else(|error| panic!("disk {place} cannot be looked over: {error:?}"))
 }

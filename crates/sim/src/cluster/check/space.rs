@@ -41,8 +41,8 @@ fn look(cluster: &Cluster, machine: &ClientMachine, paths: &[String]) -> Result<
         }
     }
     let mut count = 0;
-    for node in 0..cluster.nodes.len() {
-        let (objects, target) = (cluster.objects(node).expect("all nodes are there"), cluster.target(node));
+    for place in cluster.places() {
+        let (objects, target) = (cluster.objects(place).expect("all nodes are there"), cluster.target(place));
         let there = cluster.world().run(async move { objects.list(VOLUME, 1, 100_000).await });
         let there = match there {
             // A target that nothing was ever written to has no volume.

@@ -26,17 +26,21 @@ pub struct Chances {
     pub drains: bool,
     /// Whether it is a short one.
     pub is_short: bool,
+    /// Targets of each node.
+    pub targets: u32,
 }
 
 impl Chances {
     /// Each client has its own files.
-    pub const ALONE: Chances = Chances { steps: 40, shared: 0, drains: false, is_short: false };
+    pub const ALONE: Chances = Chances { steps: 40, shared: 0, drains: false, is_short: false, targets: 1 };
     /// Clients have files together as well.
-    pub const TOGETHER: Chances = Chances { steps: 50, shared: 2, drains: false, is_short: false };
+    pub const TOGETHER: Chances = Chances { steps: 50, shared: 2, drains: false, is_short: false, targets: 1 };
     /// Some target always drains.
-    pub const DRAINING: Chances = Chances { steps: 40, shared: 1, drains: true, is_short: false };
+    pub const DRAINING: Chances = Chances { steps: 40, shared: 1, drains: true, is_short: false, targets: 1 };
+    /// Nodes have several targets: all of a node's are gone at once, or one of them.
+    pub const SEVERAL: Chances = Chances { steps: 40, shared: 1, drains: false, is_short: false, targets: 3 };
     /// A bit of everything, in little time.
-    pub const SHORT: Chances = Chances { steps: 12, shared: 1, drains: false, is_short: true };
+    pub const SHORT: Chances = Chances { steps: 12, shared: 1, drains: false, is_short: true, targets: 1 };
 
     pub(super) fn extent(&self) -> Extent {
         if self.is_short { Extent::SHORT } else { Extent::WHOLE }
@@ -130,7 +134,7 @@ impl Extent {
     }
 
     /// The cluster of a life.
-    pub(super) fn cluster(&self, nodes: u32, settings: Settings) -> ClusterSpec {
+    pub(super) fn cluster(&self, (nodes, targets): (u32, u32), settings: Settings) -> ClusterSpec {
         let network = NetworkSpec {
             connect_limit: Duration::from_secs(2),
             silence: Duration::from_secs(2),
@@ -139,6 +143,7 @@ impl Extent {
         };
         ClusterSpec {
             nodes,
+            targets,
             disk: presets::ssd().scaled(self.scale),
             network,
             node_link: LinkSpec::gigabit(),

@@ -154,7 +154,8 @@ impl<'a> Faults<'a> {
 
     /// A disk fails one write or flush: its target stops, until it is opened again. That is like a node that is down.
     fn fail_disk(&mut self) -> bool {
-        let node = self.random.below(self.down.len() as u64) as usize;
+        let place = self.place();
+        let node = self.cluster.node_of(place);
         // One that is only being opened would not be opened at all.
         if self.down[node] || self.cluster.node(node).is_none() {
             return false;
@@ -162,20 +163,25 @@ impl<'a> Faults<'a> {
         self.down[node] = true;
         let op = if self.random.below(2) == 0 { Op::Write } else { Op::Flush };
         let nth = self.random.below(5);
-        self.cluster.disk(node).inject(Fault::Fail { op, nth, sticky: false });
-        self.ends.push((self.later(8_000), End::Disk(node)));
+        self.cluster.disk(place).inject(Fault::Fail { op, nth, sticky: false });
+        self.ends.push((self.later(8_000), End::Disk(place)));
         true
     }
 
     /// A disk takes far longer for everything; not so long that what it has under way then would outlast all patience.
     fn slow_disk(&mut self) -> bool {
-        let node = self.random.below(self.down.len() as u64) as usize;
+        let place = self.place();
         // Its node says so when it was busy for five seconds.
         let (factor, most) = [(10.0, 6_000), (50.0, 12_000), (200.0, 6_000)][self.random.below(3) as usize];
         let from = self.cluster.world().now();
-        self.cluster.disk(node).inject(Fault::Slow { factor, from });
-        self.ends.push((self.later(most), End::Slow(node)));
+        self.cluster.disk(place).inject(Fault::Slow { factor, from });
+        self.ends.push((self.later(most), End::Slow(place)));
         true
+    }
+
+    /// Any disk.
+    fn place(&self) -> usize {
+        self.random.below(self.cluster.places().len() as u64) as usize
     }
 
     fn manager_is_down(&mut self, millis: u64) -> bool {
@@ -300,15 +306,16 @@ impl<'a> Faults<'a> {
                 self.cluster.node_host(node).restart();
                 self.cluster.begin_node(node);
             }
-            End::Disk(node) => {
-                self.common.tally.borrow_mut().disks_failed += u64::from(self.cluster.has_stopped(node));
-                self.cluster.disk(node).heal();
+            End::Disk(place) => {
+                let node = self.cluster.node_of(place);
+                self.common.tally.borrow_mut().disks_failed += u64::from(self.cluster.has_stopped(place));
+                self.cluster.disk(place).heal();
                 self.cluster.kill_node(node);
                 self.end(End::Node(node));
-                self.say(node, TargetState::Up);
+                self.say(place, TargetState::Up);
             }
-            End::Drain(node) => self.say(node, TargetState::Up),
-            End::Slow(node) => self.cluster.disk(node).heal(),
+            End::Drain(place) => self.say(place, TargetState::Up),
+            End::Slow(place) => self.cluster.disk(place).heal(),
             End::Manager => {
                 self.manager_down = false;
                 // Where there was no commit meanwhile, it stops between two of them.
@@ -325,21 +332,21 @@ impl<'a> Faults<'a> {
 
     /// What lies on a target is to lie elsewhere, for a while: no fault, but it meets all of them.
     pub(super) fn drain(&mut self) -> bool {
-        let node = self.random.below(self.down.len() as u64) as usize;
+        let place = self.place();
         if self.ends.iter().any(|(_, end)| matches!(end, End::Drain(_))) {
             return false;
         }
-        self.say(node, TargetState::Draining);
-        self.ends.push((self.later(20_000), End::Drain(node)));
+        self.say(place, TargetState::Draining);
+        self.ends.push((self.later(20_000), End::Drain(place)));
         self.common.tally.borrow_mut().drained += 1;
         true
     }
 
     /// Somebody says what is to be thought of a target, until the manager has heard of it.
-    fn say(&mut self, node: usize, state: TargetState) {
+    fn say(&mut self, place: usize, state: TargetState) {
         self.names += 1;
         let machine = self.cluster.client_machine(&format!("operator{}", self.names));
-        let set = SetTarget { target: self.cluster.target(node), state };
+        let set = SetTarget { target: self.cluster.target(place), state };
         let (control, clock) = (machine.control.clone(), machine.host.env().clock.clone());
         machine.host.env().spawner.detach(async move {
             while control.change(Change::SetTarget(set.clone())).await.is_err() {

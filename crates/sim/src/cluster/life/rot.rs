@@ -16,19 +16,19 @@ const SECTOR: usize = 512;
 
 /// Harms a disk wherever it has one of a few places of files of which more is kept: a bit changes, or a sector cannot be read. How
 /// many places were harmed. The node is down, so that nothing of them is in memory.
-pub(super) fn harm(cluster: &Cluster, node: usize, common: &Common) -> u64 {
+pub(super) fn harm(cluster: &Cluster, place: usize, common: &Common) -> u64 {
     let random = cluster.world().random();
     let probes: Vec<Vec<u8>> = (0..PLACES).filter_map(|_| probe(common, &*random)).collect();
     let probes: Vec<&[u8]> = probes.iter().map(Vec::as_slice).collect();
-    let places = find(cluster, node, &probes);
-    for offset in &places {
+    let found = find(cluster, place, &probes);
+    for offset in &found {
         let fault = match random.below(2) {
             0 => Fault::FlipBit { offset: *offset + Bytes(random.below(PROBE as u64)), bit: random.below(8) as u8 },
             _ => Fault::Unreadable { offset: *offset, length: Bytes(SECTOR as u64), permanent: false },
         };
-        cluster.disk(node).inject(fault);
+        cluster.disk(place).inject(fault);
     }
-    places.len() as u64
+    found.len() as u64
 }
 
 /// Bytes of a file of which more is kept.
@@ -48,9 +48,9 @@ fn probe(common: &Common, random: &dyn Random) -> Option<Vec<u8>> {
     probe.iter().any(|byte| *byte != probe[0]).then(|| probe.to_vec())
 }
 
-/// The places on a node's disk at which a sector begins with one of these.
-pub(in crate::cluster) fn find(cluster: &Cluster, node: usize, probes: &[&[u8]]) -> Vec<Bytes> {
-    let (disk, mut buffer) = (cluster.disk(node), vec![0; 1 << 20]);
+/// Where on the disk at a place a sector begins with one of these.
+pub(in crate::cluster) fn find(cluster: &Cluster, place: usize, probes: &[&[u8]]) -> Vec<Bytes> {
+    let (disk, mut buffer) = (cluster.disk(place), vec![0; 1 << 20]);
     let size = disk.spec().size;
     let mut places = Vec::new();
     for at in (0..size.0 / (1 << 20)).map(|nth| Bytes::mib(1) * nth) {

@@ -41,6 +41,11 @@ fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
     lives(8, Chances::TOGETHER);
 }
 
+#[test]
+fn files_are_what_was_acknowledged_where_nodes_have_several_targets_and_all_of_one_or_one_of_all_is_gone() {
+    lives(8, Chances::SEVERAL);
+}
+
 /// In each of these lives targets drain, one after the other, beside faults.
 #[test]
 fn targets_drain_beside_all_that_fails_and_hold_nothing_then() {
@@ -115,7 +120,7 @@ fn nothing_is_made_of_the_parity_of_a_stripe_of_which_a_write_failed() {
 fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
     for node in 0..4 {
         let (world, extent) = (Rc::new(World::new(7)), Chances::ALONE.extent());
-        let cluster = Cluster::new(world.clone(), extent.cluster(4, extent.settings()));
+        let cluster = Cluster::new(world.clone(), extent.cluster((4, 1), extent.settings()));
         let machine = cluster.client_machine("writer");
         let policy = Policy { raid: Raid::Five, unit: Bytes::kib(4), targets: 4 };
         let files = machine.files.clone();
