@@ -43,7 +43,7 @@ fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
 
 #[test]
 fn files_are_what_was_acknowledged_where_nodes_have_several_targets_and_all_of_one_or_one_of_all_is_gone() {
-    lives(8, Chances::SEVERAL);
+    lives(16, Chances::SEVERAL);
 }
 
 /// In each of these lives targets drain, one after the other, beside faults.

@@ -226,3 +226,40 @@ fn what_a_ring_left_behind_is_copied_from_a_target_that_drains_when_nobody_recor
         }
     }
 }
+
+/// A part that lies elsewhere by now has all that it had: of a ring without parity the answer is asked again, and with it the others
+/// give what the part has. Nothing is told as away.
+#[test]
+fn an_answer_in_whose_middle_a_part_is_copied_is_whole_or_asked_again() {
+    let mut asked_again = 0;
+    for (moment, spread) in (100..=900).step_by(100).flat_map(|moment| [(moment, STRIPED), (moment, WITH_PARITY)]) {
+        let (world, cluster, nodes) = with_ring(5, spread);
+        let (chance, looker) = (world.random(), cluster.client_machine("looker"));
+        let keeper = Keeper::new(&cluster, "keeper", &Rc::default());
+        let mut recording = Recording::begin(&cluster, 1);
+        steps(&mut recording, &world, &*chance, 200);
+        let past = [over(&world, recording)];
+        let reader = cluster.client_machine("reader");
+        let rings = reader.files.rings();
+        let ring = world.run(async move { rings.open("/ring", false).await.expect("it is there") });
+        drain(&cluster, &looker, nodes[0]);
+        let answer = world.spawner().spawn(whole_answer_of(&ring, asked(&world, String::new(), false)));
+        world.run_for(Duration::from_micros(moment));
+        // It does not hear from that node until the part lies elsewhere.
+        cluster.network().partition(&[&reader.host], &[cluster.node_host(nodes[0])]);
+        while keeper.moved.get() == 0 {
+            world.run_for(Duration::from_millis(50));
+        }
+        cluster.network().heal();
+        match world.run(answer) {
+            Ok(found) => assert_eq!((missing(&found, &past), away(&found)), (0, Vec::new()), "after {moment} us"),
+            Err(error) => {
+                assert!(error.kind == Kind::Disconnected && !spread.parity, "{error:?}");
+                asked_again += 1;
+            }
+        }
+        let found = world.run(whole_answer_of(&ring, asked(&world, String::new(), false))).expect("it is answered");
+        assert_eq!((missing(&found, &past), away(&found)), (0, Vec::new()));
+    }
+    assert!(asked_again > 0);
+}
