@@ -7,7 +7,7 @@ use super::writer::is_passing;
 use crate::peer::Part;
 use forebay_env::pipe::Inlet;
 use forebay_model::ring::{Batch, Item, QuerySummary};
-use forebay_model::{Error, Kind, Result, Timestamp};
+use forebay_model::{Result, Timestamp};
 use std::rc::Rc;
 
 /// Gives what one target has, and if it does not answer, what others know of it.
@@ -42,11 +42,6 @@ pub(super) async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<P
                     }
                     let way = asked.ways[component as usize].apart();
                     source = Source::new(way, asked.query.clone(), u64::MAX, heard.clone()).holding(hold);
-                }
-                // It was copied, and all of it is there; with parity the others have it just as well.
-                Err(error) if !asked.spread.parity && source.is_elsewhere() => {
-                    inlet.send(Err(Error { kind: Kind::Disconnected, ..error }), 1).await;
-                    return;
                 }
                 // Who follows a ring would not hear of what comes later.
                 Err(error) if asked.query.follow && asked.spread.parity => {

@@ -137,8 +137,10 @@ impl Source {
     /// away is waited for.
     pub(super) async fn next(&mut self) -> Result<Part> {
         loop {
-            if self.is_elsewhere() && self.way.former().is_some_and(|former| former.target() == self.target) {
-                // It left that target, and goes on with its numbers: what it had there is asked for all the same.
+            let has_left = |target| self.way.former().is_some_and(|former| former.target() == target);
+            if self.is_elsewhere() && (!self.way.is_covered() || has_left(self.target)) {
+                // It left that target, or was copied from there, which is all that becomes of what no parity covers; and goes on with its
+                // numbers: what it had there is asked for all the same.
                 self.target = self.way.target();
             }
             if self.is_elsewhere() {

@@ -1,8 +1,8 @@
 //! Superblocks that lie beside checkpoints: where both roots are gone, an area still says itself what it is.
 //!
 //! Where the areas lie only a superblock says, so they are looked for where they are by rule, and then as far as zones that
-//! nobody knows of any more may have put them. What is found counts if it names the place where it lies, and if the checkpoint before it is the one that it tells
-//! of: one that was left behind by a longer checkpoint, or by another target, does not.
+//! nobody knows of any more may have put them. What is found counts if it names the place where it lies, and if the checkpoint
+//! before it is the one that it tells of: one that was left behind by a longer checkpoint, or by another target, does not.
 
 use crate::catalog::Catalog;
 use crate::checkpoint;
@@ -13,9 +13,10 @@ use crate::superblock::{MAGIC, Superblock};
 use forebay_model::{Bytes, Kind, Result, TargetId};
 use std::ops::Range;
 
-/// Areas in a zone lie before this: no zone is so long, and a device has eight at least.
-const FAR: Bytes = Bytes::gib(1);
+/// Areas in a zone end with the first one, and a device has so many at least.
 const ZONES: u64 = 8;
+/// It is not looked further: zones are shorter.
+const FAR: Bytes = Bytes::gib(1);
 /// What is read at once.
 const PIECE: Bytes = Bytes::mib(1);
 /// Superblocks begin where blocks do.
@@ -29,8 +30,8 @@ pub(super) struct Beside {
     pub(super) catalog: Catalog,
 }
 
-/// The newest that is whole, of the target that is `wanted` and not before `generation`, where `layout` is the one by rule; tells `progress` how many bytes of how
-/// many are done.
+/// The newest that is whole, of the target that is `wanted` and not before `generation`, where `layout` is the one by rule;
+/// tells `progress` how many bytes of how many are done.
 pub(super) async fn newest(
     disk: &Scheduler,
     salvage: &Salvage,

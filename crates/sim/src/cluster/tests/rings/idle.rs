@@ -39,7 +39,7 @@ fn story(seed: u64, spread: Spread) -> u64 {
     let (chance, looker) = (world.random(), cluster.client_machine("looker"));
     let keeper = Keeper::new(&cluster, "keeper", &Rc::default());
     let mut past = Vec::new();
-    let told = (spread.components() == 1).then(|| follow(&world, &cluster));
+    let told = (!spread.parity).then(|| follow(&world, &cluster));
     for session in 1..=3 {
         let mut recording = Recording::begin(&cluster, session);
         (0..20).for_each(|_| recording.step(&world, &*chance));
@@ -74,7 +74,9 @@ fn story(seed: u64, spread: Spread) -> u64 {
     let everything = all_of(&cluster, &past);
     if let Some((told, _tail)) = told {
         world.run_for(Duration::from_secs(30));
-        let told: Vec<(u64, u64)> = told.borrow().iter().filter_map(Found::element).collect();
+        let mut told: Vec<(u64, u64)> = told.borrow().iter().filter_map(Found::element).collect();
+        // Of several targets one that is copied just then may come later than the others.
+        told.sort_by_key(|element| (spread.components() > 1).then_some(*element));
         assert_eq!(told, everything, "who follows is told each once");
     }
     if spread.parity {
@@ -227,11 +229,10 @@ fn what_a_ring_left_behind_is_copied_from_a_target_that_drains_when_nobody_recor
     }
 }
 
-/// A part that lies elsewhere by now has all that it had: of a ring without parity the answer is asked again, and with it the others
-/// give what the part has. Nothing is told as away.
+/// A part that lies elsewhere by now has all that it had, and gives the rest there; with parity the others give it. Nothing is told as
+/// away.
 #[test]
-fn an_answer_in_whose_middle_a_part_is_copied_is_whole_or_asked_again() {
-    let mut asked_again = 0;
+fn an_answer_in_whose_middle_a_part_is_copied_is_whole() {
     for (moment, spread) in (100..=900).step_by(100).flat_map(|moment| [(moment, STRIPED), (moment, WITH_PARITY)]) {
         let (world, cluster, nodes) = with_ring(5, spread);
         let (chance, looker) = (world.random(), cluster.client_machine("looker"));
@@ -251,15 +252,7 @@ fn an_answer_in_whose_middle_a_part_is_copied_is_whole_or_asked_again() {
             world.run_for(Duration::from_millis(50));
         }
         cluster.network().heal();
-        match world.run(answer) {
-            Ok(found) => assert_eq!((missing(&found, &past), away(&found)), (0, Vec::new()), "after {moment} us"),
-            Err(error) => {
-                assert!(error.kind == Kind::Disconnected && !spread.parity, "{error:?}");
-                asked_again += 1;
-            }
-        }
-        let found = world.run(whole_answer_of(&ring, asked(&world, String::new(), false))).expect("it is answered");
-        assert_eq!((missing(&found, &past), away(&found)), (0, Vec::new()));
+        let found = world.run(answer).expect("it is answered");
+        assert_eq!((missing(&found, &past), away(&found)), (0, Vec::new()), "after {moment} us");
     }
-    assert!(asked_again > 0);
 }
