@@ -1,6 +1,6 @@
 //! Both superblocks are lost, and a checkpoint is not: the superblock behind it says what it is, and nothing at all is lost.
 
-use crate::rings::{OTHER, all, feed, look, read_all, record, two_rings};
+use crate::rings::{OTHER, all, cut_at_each_write, feed, look, read_all, record, two_rings};
 use forebay_model::heap::HeapSettings;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Kind, ObjectId, Profile, Timestamp};
@@ -11,6 +11,7 @@ use forebay_target::heap::HeapOptions;
 use forebay_target::layout::{ROOT_LEN, ROOTS};
 use forebay_target::object::Placement;
 use forebay_target::object::rows::Quota;
+use forebay_target::rebuild::Plan;
 
 const OBJECT: ObjectId = ObjectId { volume: 1, object: 1 };
 const HEAP: &str = "/heap";
@@ -99,30 +100,12 @@ fn the_power_may_go_at_any_write_while_a_superblock_is_made_of_its_copy() {
     let stage = two_rings(31);
     let before = record(&stage, [300, 200], Ending::Closed);
     let layout = stage.world.run(Target::inspect(stage.env())).unwrap().0.layout;
-    let scene = stage.scene();
-    for survival in [Survival::Random, Survival::Nothing, Survival::Everything] {
-        for cut in 1.. {
-            let stage = scene.begin(cut);
-            lose_roots(&stage, 0);
-            stage.disk.poke(layout.area_at(cut as usize % 2), &[0xee; 4096]);
-            let plan = look(&stage, None).unwrap();
-            stage.disk.set_survival(survival);
-            stage.disk.cut_after(cut);
-            let over = stage.world.run_until_cut(plan.write(stage.env())).is_ok();
-            stage.disk.no_cut();
-            if stage.world.run(Target::inspect(stage.env())).is_err() {
-                let again = look(&stage, None).unwrap();
-                assert!(again.checkpoint_kept, "cut at {cut}");
-                stage.world.run(again.write(stage.env())).unwrap();
-            }
-            stage.world.kill();
-            assert!(read_all(&stage) == before, "cut at {cut}");
-            if over {
-                assert!(cut > 8, "{cut}");
-                break;
-            }
-        }
-    }
+    let lose = |stage: &Stage, cut: u64| {
+        lose_roots(stage, 0);
+        stage.disk.poke(layout.area_at(cut as usize % 2), &[0xee; 4096]);
+    };
+    let is_kept = |plan: &Plan| assert!(plan.checkpoint_kept);
+    cut_at_each_write(&stage.scene(), lose, is_kept, |after| assert!(*after == before));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use forebay_env::Env;
 use forebay_model::ring::RingSpec;
 use forebay_model::{Bytes, Cause, Gap, Kind, Rate, Result, TargetId};
 use forebay_sim::anatomy::Part;
-use forebay_sim::disk::presets;
+use forebay_sim::disk::{Survival, presets};
 use forebay_sim::feeder::Feeder;
 use forebay_sim::reader::{Event, read};
 use forebay_sim::stage::{Ending, NAME, Scene, Stage, element};
@@ -134,6 +134,38 @@ pub fn rebuild(stage: &Stage) -> Plan {
     let error = look(stage, None).err().expect("there is a whole pair now");
     assert!(error.kind == Kind::Refused && error.message.contains("nothing to rebuild"), "{error}");
     said
+}
+
+/// The power goes at each write of a rebuilding after `lose` took something away: either it is done, or it is refused and done again.
+/// Each plan and what is read afterwards are as they are demanded to be.
+pub fn cut_at_each_write(
+    scene: &Scene,
+    lose: impl Fn(&Stage, u64),
+    check_plan: impl Fn(&Plan),
+    check: impl Fn(&Answers),
+) {
+    for survival in [Survival::Random, Survival::Nothing, Survival::Everything] {
+        for cut in 1.. {
+            let stage = scene.begin(cut);
+            lose(&stage, cut);
+            let plan = look(&stage, None).unwrap();
+            stage.disk.set_survival(survival);
+            stage.disk.cut_after(cut);
+            let over = stage.world.run_until_cut(plan.write(stage.env())).is_ok();
+            stage.disk.no_cut();
+            if stage.world.run(Target::inspect(stage.env())).is_err() {
+                let again = look(&stage, None).unwrap();
+                check_plan(&again);
+                stage.world.run(again.write(stage.env())).unwrap();
+            }
+            stage.world.kill();
+            check(&read_all(&stage));
+            assert!(!over || cut > 8, "{cut}");
+            if over {
+                break;
+            }
+        }
+    }
 }
 
 /// Loses both copies, and has them written anew; what is read then.

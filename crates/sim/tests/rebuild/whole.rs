@@ -1,11 +1,13 @@
 //! What is whole comes back whole, at the least cost, also when the power goes.
 
-use crate::rings::{OTHER, all, goes_on, look, read_all, rebuild, record, same, sequences, two_laps, two_rings, wipe};
+use crate::rings::{
+    OTHER, all, cut_at_each_write, goes_on, look, read_all, rebuild, record, same, sequences, two_laps, two_rings, wipe,
+};
 use forebay_model::Bytes;
 use forebay_model::heap::HeapSettings;
 use forebay_model::ring::RingSpec;
 use forebay_sim::anatomy::Kind as PartKind;
-use forebay_sim::disk::{Survival, presets};
+use forebay_sim::disk::presets;
 use forebay_sim::feeder::Feeder;
 use forebay_sim::stage::{Ending, NAME, Stage, element};
 use forebay_target::Target;
@@ -88,28 +90,7 @@ fn of_large_segments_that_are_whole_only_the_ends_are_read() {
 #[test]
 fn the_power_may_go_at_any_write_of_a_rebuild() {
     let (scene, before, _) = two_laps();
-    for survival in [Survival::Random, Survival::Nothing, Survival::Everything] {
-        for cut in 1.. {
-            let stage = scene.begin(cut);
-            wipe(&stage);
-            let plan = look(&stage, None).unwrap();
-            stage.disk.set_survival(survival);
-            stage.disk.cut_after(cut);
-            let over = stage.world.run_until_cut(plan.write(stage.env())).is_ok();
-            stage.disk.no_cut();
-            // Either it is done, or it is refused and done again.
-            if stage.world.run(Target::inspect(stage.env())).is_err() {
-                let again = look(&stage, None).unwrap();
-                stage.world.run(again.write(stage.env())).unwrap();
-            }
-            stage.world.kill();
-            same(&before, &read_all(&stage));
-            if over {
-                assert!(cut > 8, "{cut}");
-                break;
-            }
-        }
-    }
+    cut_at_each_write(&scene, |stage, _| wipe(stage), |_| (), |after| same(&before, after));
 }
 
 #[test]
