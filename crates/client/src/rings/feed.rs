@@ -32,8 +32,8 @@ pub(super) async fn feed(asked: Rc<Asked>, component: u32, inlet: Inlet<Result<P
                     inlet.send(Ok(end), 1).await;
                     return;
                 }
-                // Its recorder goes on elsewhere.
-                Err(_) if asked.query.follow && source.is_elsewhere() => {
+                // Its recorder goes on elsewhere, and what it had is made of the others.
+                Err(_) if asked.query.follow && asked.spread.parity && source.is_elsewhere() => {
                     if rebuild::left_behind(&asked, component, &inlet).await.is_err() {
                         asked.tell_away(since(&source), &inlet).await;
                     }

@@ -137,10 +137,8 @@ impl Source {
     /// away is waited for.
     pub(super) async fn next(&mut self) -> Result<Part> {
         loop {
-            let has_left = |target| self.way.former().is_some_and(|former| former.target() == target);
-            if self.is_elsewhere() && (!self.way.is_covered() || has_left(self.target)) {
-                // It left that target, or was copied from there, which is all that becomes of what no parity covers; and goes on with its
-                // numbers: what it had there is asked for all the same.
+            if self.goes_on_elsewhere() {
+                // With its numbers: what it had there is asked for all the same.
                 self.target = self.way.target();
             }
             if self.is_elsewhere() {
@@ -170,13 +168,14 @@ impl Source {
                     self.heard.is_there.set(false);
                     self.breaks += 1;
                     // Who follows a ring waits for a target that is lost, too, until its part lies elsewhere.
-                    let is_borne = match self.request.follow {
-                        true => {
-                            let is_waited_for = self.heard.is_covered || self.is_told;
-                            is_passing(&error) || is_waited_for && is_of_a_lost_target(&error)
-                        }
-                        false => is_passing(&error) && self.breaks <= MOST_BREAKS,
-                    };
+                    let is_borne = self.goes_on_elsewhere()
+                        || match self.request.follow {
+                            true => {
+                                let is_waited_for = self.heard.is_covered || self.is_told;
+                                is_passing(&error) || is_waited_for && is_of_a_lost_target(&error)
+                            }
+                            false => is_passing(&error) && self.breaks <= MOST_BREAKS,
+                        };
                     if !is_borne {
                         return Err(error);
                     }
@@ -211,6 +210,12 @@ impl Source {
     /// Whether its target is lost, and another one has its part since.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.way.target() != self.target
+    }
+
+    /// Whether its part left that target or was copied from there, which is all that becomes of what no parity covers.
+    fn goes_on_elsewhere(&self) -> bool {
+        let has_left = || self.way.former().is_some_and(|former| former.target() == self.target);
+        self.is_elsewhere() && (!self.way.is_covered() || has_left())
     }
 
     /// The next part; nothing if what came is of an element that does not go on in time since the connection broke.
