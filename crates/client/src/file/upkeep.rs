@@ -100,12 +100,13 @@ impl File {
     async fn scrub(self: &Rc<Self>, from: u64, units: u64) -> Result<(Scrubbed, bool)> {
         let _quiet = self.quiet().await;
         self.check_failed()?;
-        let (units, more) = self.units(self.size().await?, from..from.saturating_add(units)).await;
+        let size = self.size().await?;
+        let (units, more) = self.units(size, from..from.saturating_add(units)).await;
         let mut found = Scrubbed::default();
-        for Unit { family, at, length, .. } in units {
-            self.scrub_unit(family, at, length, &mut found).await?;
+        for unit in units {
+            self.scrub_unit(unit, &mut found).await?;
         }
-        found.lost = joined(std::mem::take(&mut found.lost).into_iter());
+        found.lost = before(size, std::mem::take(&mut found.lost));
         Ok((found, more))
     }
 
@@ -176,7 +177,8 @@ impl File {
 
     async fn lost_in(self: &Rc<Self>, nth: u64) -> Result<Vec<Range<u64>>> {
         let _used = self.used().await;
-        let (units, _) = self.units(self.size().await?, nth..nth + 1).await;
+        let size = self.size().await?;
+        let (units, _) = self.units(size, nth..nth + 1).await;
         let mut lost = Vec::new();
         for Unit { family, at, length, .. } in units {
             for component in family {
@@ -189,12 +191,13 @@ impl File {
                 }
             }
         }
-        Ok(joined(lost.into_iter()))
+        Ok(before(size, lost))
     }
 
-    /// A unit of each of a family.
-    async fn scrub_unit(&self, family: Range<u32>, at: Bytes, length: Bytes, found: &mut Scrubbed) -> Result<()> {
-        let reach = &self.reach;
+    /// A unit of each of a family. What cannot be had as components are away is not lost, but an error.
+    async fn scrub_unit(&self, unit: Unit, found: &mut Scrubbed) -> Result<()> {
+        let (reach, Unit { family, at, length, .. }) = (&self.reach, &unit);
+        let (at, length) = (*at, *length);
         let there = |component: u32| Extent { place: Place { component, at }, length };
         let _guard = match reach.is_alone() {
             true => None,
@@ -205,6 +208,10 @@ impl File {
         let lost: Vec<Gone> = parts.iter().flat_map(|part| part.gone.clone()).collect();
         found.compared += length * sound.len() as u64;
         if !lost.is_empty() {
+            if let Some(away) = lost.iter().find(|gone| gone.error.kind != Kind::Damaged) {
+                return Err(away.error.clone());
+            }
+            self.agrees(&unit, &mut Bytes::default()).await?;
             found.lost.extend(lost.iter().flat_map(|gone| reach.bytes_in(gone.extent)));
             return Ok(());
         }
@@ -354,4 +361,10 @@ impl super::reach::Reach {
         }
         found
     }
+}
+
+/// What of these ranges lies before the end of the file: behind it are only zeros that were never written.
+fn before(size: Bytes, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let cut = ranges.into_iter().map(|range| range.start..range.end.min(size.0));
+    joined(cut.filter(|range| !range.is_empty()))
 }

@@ -327,6 +327,32 @@ fn what_is_damaged_in_one_and_may_come_back_with_another_is_waited_for_and_not_l
 }
 
 #[test]
+fn scrubbing_takes_what_is_away_for_lost_only_when_it_is_damaged_and_tells_nothing_behind_the_end() {
+    // The parity missed it, and of the others only the first has something.
+    for (missing, away) in [(4, 0), (4, 2)] {
+        let world = World::new(five_wide(), 35);
+        let open = Open::new(&world, tight(true));
+        let bytes = some(&world.chance, 187);
+        world.set_down(missing, true);
+        open.write(0, bytes.clone());
+        open.flush();
+        world.set_down(missing, false);
+        let scrubbed = |open: &Open| open.try_run(|file| async move { file.scrub(0, 100).await }).expect("it lives");
+        world.set_down(away, true);
+        let error = scrubbed(&Open::new(&world, tight(true))).expect_err("two are not there");
+        assert!(error.kind != Kind::Damaged, "{error}");
+        world.set_down(away, false);
+        let open = Open::new(&world, tight(true));
+        let (found, _) = scrubbed(&open).expect("only one is not there");
+        assert!(found.lost.is_empty() && open.all() == bytes, "{found:?}");
+        // Damage is lost, and a unit is as long as the longest: of the file there are fewer bytes.
+        world.damage(0, 0..187);
+        let (found, _) = scrubbed(&Open::new(&world, tight(true))).expect("all answer");
+        assert_eq!(found.lost, std::slice::from_ref(&(0..187)));
+    }
+}
+
+#[test]
 fn a_component_that_loses_its_buffers_gets_them_from_the_others_at_the_flush() {
     let world = World::new(five_wide(), 6);
     let open = Open::new(&world, tight(true));
