@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// How long is waited before something is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// So long the manager is asked where a target is that was somewhere before.
+/// So long the manager is asked where a target is that was somewhere before, and whether what lay there lies elsewhere.
 const LOOKED_UP: Duration = Duration::from_secs(1);
 
 /// A way to a heap or a ring, or to its part on one target. Clones share what they know, and so do the ways to all parts of a ring.
@@ -161,6 +161,7 @@ impl Way {
         let (mut is_renewed, mut is_looked_up, end) = (false, false, clock.now() + self.nodes.patience());
         loop {
             let (request, shown) = self.request(&about)?;
+            let target = self.target();
             let asked = match self.address().await {
                 Ok(address) => self.nodes.ask_once(&address, &request, Some(&shown)).await,
                 Err(error) => Err(error),
@@ -183,7 +184,7 @@ impl Way {
                 }
                 Kind::Disconnected => {
                     self.doubt_address();
-                    if is_late || !may_repeat {
+                    if !may_repeat || is_late && !self.lies_elsewhere_than(target).await {
                         return Err(error);
                     }
                     clock.sleep(PAUSE).await;
@@ -191,6 +192,16 @@ impl Way {
                 _ => return Err(error),
             }
         }
+    }
+
+    /// Whether the manager knows by now that it lies elsewhere than where it was asked in vain, if it answers soon.
+    async fn lies_elsewhere_than(&self, target: TargetId) -> bool {
+        // It may have come to light on the way.
+        if self.target() == target && self.bound.is_none() {
+            let renewed = self.renew();
+            drop(race(renewed, self.nodes.env().clock.sleep(LOOKED_UP)).await);
+        }
+        self.target() != target
     }
 
     /// Asks over this link, once.

@@ -25,6 +25,11 @@ pub fn is_replay() -> bool {
     number(SEED).is_some()
 }
 
+/// Whether these are the seeds and draws of the suite: of others nobody can demand that enough happens in them.
+pub fn are_the_suites() -> bool {
+    !is_replay() && number(DRAWS).is_none()
+}
+
 /// Runs `test` with `count` seeds, or with the one in `FOREBAY_SEED`. The panic of a failing seed names the seed and
 /// the command that replays it.
 pub fn each(count: u64, test: impl Fn(u64)) {

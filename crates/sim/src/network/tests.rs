@@ -3,7 +3,7 @@ use crate::{World, seeds};
 use forebay_env::conformance::fabric::{Ground, run as check};
 use forebay_env::conformance::streams::{close, echo, fill, painted, read, rest, send, write};
 use forebay_env::fabric::Duplex;
-use forebay_model::{Bytes, Kind, Moment, Rate};
+use forebay_model::{Bytes, Kind, Moment, Rate, Result};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -19,9 +19,14 @@ fn machines(world: &World, count: usize, spec: NetworkSpec, link: LinkSpec) -> (
 
 /// A connection from one machine to another one: the end that asked first.
 async fn pair(from: &Host, to: &Host) -> (Duplex, Duplex) {
-    let door = to.fabric().listen(&format!("{}:0", to.name())).await.unwrap();
-    let connecting = from.fabric().connect(&door.address()).await.unwrap();
-    (connecting, door.accept().await.unwrap())
+    try_pair(from, to).await.unwrap()
+}
+
+/// The same between machines that may crash before they are connected.
+async fn try_pair(from: &Host, to: &Host) -> Result<(Duplex, Duplex)> {
+    let door = to.fabric().listen(&format!("{}:0", to.name())).await?;
+    let connecting = from.fabric().connect(&door.address()).await?;
+    Ok((connecting, door.accept().await?))
 }
 
 /// Writes for ever to `duplex`, as a task.
@@ -110,7 +115,7 @@ fn history(seed: u64) -> (u64, Moment, Counters) {
     for number in 0..20 {
         let (from, to) = (hosts[random.below(5) as usize].clone(), hosts[random.below(5) as usize].clone());
         world.spawner().detach(async move {
-            let (mut one, other) = pair(&from, &to).await;
+            let Ok((mut one, other)) = try_pair(&from, &to).await else { return };
             to.env().spawner.detach(async move {
                 // What went wrong shows at the other end.
                 let _ = echo(other).await;

@@ -5,6 +5,7 @@ use super::super::merge::Asked;
 use super::super::source::Heard;
 use super::super::stripe::{Row, Table};
 use super::super::way::{PAUSE, Way};
+use super::super::writer::is_passing;
 use crate::answer::cursor::conjunction;
 use crate::peer::Part;
 use forebay_env::race::{First, race};
@@ -17,6 +18,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// So often in a row it is asked again for the same block.
+const MOST_BREAKS: u32 = 3;
 /// For so long whoever follows a ring waits for a target that may have what it was not known to have.
 const SILENT: Duration = Duration::from_secs(1);
 
@@ -25,6 +28,12 @@ pub(super) struct Blocks {
     way: Way,
     now: Timestamp,
     answer: Option<PartAnswer>,
+    /// The times and the number from which on it is asked for.
+    asked: ((Timestamp, Timestamp), u64),
+    /// The last block that was given of that: the number of its first element, its session and its number there.
+    given: Option<(u64, (u64, u64))>,
+    /// Whether it may come again, as it was asked again since.
+    is_again: bool,
     waiting: VecDeque<Lying>,
     /// What could not be read behind the last of them.
     unread: Unread,
@@ -101,6 +110,9 @@ impl Blocks {
             way,
             now: asked.query.now,
             answer: None,
+            asked: ((Timestamp::MIN, Timestamp::MAX), 0),
+            given: None,
+            is_again: false,
             waiting: VecDeque::new(),
             unread: Unread::default(),
             is_away,
@@ -135,6 +147,13 @@ impl Blocks {
 
     /// Begins with what has these times, from this number on where it lies.
     pub(super) async fn begin_at(&mut self, times: (Timestamp, Timestamp), number: u64) -> Result<()> {
+        (self.asked, self.given, self.is_again) = ((times, number), None, false);
+        self.ask(number).await
+    }
+
+    /// Asks for what was asked for, from this number on.
+    async fn ask(&mut self, number: u64) -> Result<()> {
+        let times = self.asked.0;
         self.waiting.clear();
         self.unread = Unread::default();
         if self.answer.take().is_some() {
@@ -233,9 +252,37 @@ impl Blocks {
         found
     }
 
-    /// The next block.
+    /// The next block, over one connection after the other.
     pub(super) async fn next(&mut self) -> Result<Option<Lying>> {
-        Ok(if self.fill().await? { self.waiting.pop_front() } else { None })
+        let mut breaks = 0;
+        loop {
+            match self.fill().await {
+                Ok(false) => return Ok(None),
+                Ok(true) => {
+                    let Some(lying) = self.waiting.pop_front() else { continue };
+                    let name = name_of(&lying.packed)?;
+                    if self.was_given(lying.first, name) {
+                        continue;
+                    }
+                    self.given = Some((lying.first, name));
+                    return Ok(Some(lying));
+                }
+                Err(error) if is_passing(&error) && breaks < MOST_BREAKS => {
+                    breaks += 1;
+                    self.way.nodes().env().clock.sleep(PAUSE).await;
+                    self.is_again = self.given.is_some();
+                    self.ask(self.given.map_or(self.asked.1, |(first, _)| first.max(self.asked.1))).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether a block came before it was asked again. Several may begin with the same number, if they have no element.
+    fn was_given(&mut self, first: u64, name: (u64, u64)) -> bool {
+        let Some((last, its_name)) = self.given.filter(|_| self.is_again) else { return false };
+        self.is_again = first <= last && name != its_name;
+        first <= last
     }
 
     /// What could not be read behind the last block.
