@@ -118,12 +118,21 @@ fn note_placed(cluster: &Cluster, target: &TargetId) {
     }
 }
 
+/// What is known of a ring for whose parts targets are looked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RingPlaces {
+    /// Targets that have something of it, whatever that is, and take no other part.
+    pub(crate) taken: Vec<TargetId>,
+    /// Those of them where other parts lie, or are to: their nodes are to take as few as can be of those that are looked for.
+    pub(crate) others: Vec<TargetId>,
+}
+
 /// Targets for so many parts of a ring, of so many bytes each: by chance, as a file's, of those that have the space, are not
-/// among `refused_by` and have no part of it `there`. Whether they can promise what they are to promise, only they know.
+/// among `refused_by` and have nothing of it `there`. Whether they can promise what they are to promise, only they know.
 pub(crate) fn place_ring(
     cluster: &Cluster,
     part: Bytes,
-    (wanted, there): (usize, &[TargetId]),
+    (wanted, there): (usize, &RingPlaces),
     refused_by: &[TargetId],
     random: &dyn Random,
 ) -> Result<Vec<TargetId>> {
@@ -141,7 +150,7 @@ pub(crate) fn place_ring(
              smaller, remove something, or add targets"
         )));
     }
-    left.retain(|candidate| !refused_by.contains(&candidate.target) && !there.contains(&candidate.target));
+    left.retain(|candidate| !refused_by.contains(&candidate.target) && !there.taken.contains(&candidate.target));
     if left.len() < wanted {
         return Err(Error::full(match (wanted, left.len()) {
             (1, _) => format!(
@@ -155,7 +164,7 @@ pub(crate) fn place_ring(
         }));
     }
     let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
-    for now in there.iter().filter_map(|target| cluster.targets.get(target)) {
+    for now in there.others.iter().filter_map(|target| cluster.targets.get(target)) {
         of_nodes.entry(now.record.node).or_default().of_group += 1;
     }
     let mut targets = Vec::with_capacity(wanted);

@@ -6,6 +6,7 @@
 mod absent;
 mod blocks;
 mod component;
+mod late;
 mod maker;
 mod overrun;
 

@@ -7,7 +7,7 @@ use super::Operation;
 use super::inodes::exists;
 use crate::keys;
 use crate::place;
-use crate::placement;
+use crate::placement::{self, RingPlaces};
 use crate::principal::Wanted;
 use crate::quota::{self, Charge};
 use crate::records::{Answer, Fresh, Layout};
@@ -45,7 +45,7 @@ impl Operation<'_> {
         let charge = Charge { files_in: 1, bytes_in: *capacity, ..Charge::default() };
         quota::charge(&mut self.draft, self.now.wall, volume, charge)?;
         let components = spread.components();
-        let wanted = (components as usize, &[][..]);
+        let wanted = (components as usize, &RingPlaces::default());
         let targets = placement::place_ring(self.cluster, part_of(asked), wanted, refused_by, self.random)?;
         // Of a ring, the parity lies on the last one.
         let raid = if spread.parity { Raid::Five } else { Raid::Zero };

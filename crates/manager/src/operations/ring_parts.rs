@@ -17,7 +17,7 @@ use crate::grant::most_of_ring;
 use crate::keys;
 use crate::manager::{Now, Settings};
 use crate::place::{self, Found};
-use crate::placement;
+use crate::placement::{self, RingPlaces};
 use crate::principal::Wanted;
 use crate::records::{Absence, Answer, Inode, Layout, Moves, Orders, RingMove, RingMoves};
 use forebay_model::{Bytes, Error, Result, TargetId, Timestamp};
@@ -124,7 +124,7 @@ impl Operation<'_> {
             }
         }
         self.stop_copying(file, &inode)?;
-        let there = self.has_something(file, &layout, &moves)?;
+        let there = self.places_but(file, &layout, &moves, &[component])?;
         let found = placement::place_ring(self.cluster, part, (1, &there), &asked.refused_by, self.random)?;
         moves.0.retain(|it| it.component != component);
         if let Some(before) = before {
@@ -168,7 +168,7 @@ impl Operation<'_> {
             self.leave_unread(file, &inode, (component, target))?;
         }
         put_moves(&mut self.draft, file, moves.clone())?;
-        let there = self.has_something(file, layout, &moves)?;
+        let there = self.places_but(file, layout, &moves, &[component])?;
         // That of the parity takes a little more, which only its target knows.
         let part = most_of_ring(layout.striping, 0, inode.attributes.size);
         let found = placement::place_ring(self.cluster, part, (1, &there), &[], self.random)?;
@@ -186,12 +186,18 @@ impl Operation<'_> {
     }
 
     /// Targets that have something of a ring, or are to have: one part lies on each, and where something is to be removed, a part
-    /// would be, too.
-    fn has_something(&self, file: FileId, layout: &Layout, moves: &RingMoves) -> Result<Vec<TargetId>> {
+    /// would be, too. Of the parts that are `placed` anew nothing counts for what else their nodes take.
+    fn places_but(&self, file: FileId, layout: &Layout, moves: &RingMoves, placed: &[u32]) -> Result<RingPlaces> {
         let left: Option<Orders> = self.draft.read(&keys::leftovers(file))?;
         let Moves(copied) = self.draft.read(&keys::moves(file))?.unwrap_or_default();
-        let left = left.into_iter().flat_map(|left| left.pending).chain(moves.places()).map(|(_, target)| target);
-        Ok(layout.targets.iter().copied().chain(left).chain(copied.into_iter().map(|it| it.to)).collect())
+        let copied = copied.into_iter().map(|it| (it.component, it.to));
+        let parts: Vec<(u32, TargetId)> = layout.components().into_iter().chain(moves.places()).chain(copied).collect();
+        let others = parts.iter().filter(|(component, _)| !placed.contains(component)).map(|(_, target)| *target);
+        let left = left.into_iter().flat_map(|left| left.pending).map(|(_, target)| target);
+        Ok(RingPlaces {
+            others: others.collect(),
+            taken: parts.iter().map(|(_, target)| *target).chain(left).collect(),
+        })
     }
 
     /// What is made of a ring on a target is removed there; nobody ever read it.
@@ -216,8 +222,9 @@ impl Operation<'_> {
             .filter(|(component, target)| asked.refused_by.contains(target) || is_missed(&layout, *component))
             .collect();
         let moves: RingMoves = self.draft.read(&keys::ring_moves(file))?.unwrap_or_default();
-        let there = self.has_something(file, &layout, &moves)?;
-        let wanted = (wrong.len(), &there[..]);
+        let placed: Vec<u32> = wrong.iter().map(|(component, _)| *component).collect();
+        let there = self.places_but(file, &layout, &moves, &placed)?;
+        let wanted = (wrong.len(), &there);
         let others = placement::place_ring(self.cluster, part, wanted, &asked.refused_by, self.random)?;
         for ((component, _), to) in wrong.into_iter().zip(others) {
             if is_missed(&layout, component) {

@@ -4,6 +4,7 @@ use super::super::given::Depth;
 use super::super::merge::Asked;
 use super::super::source::Source;
 use super::super::stripe::{PART_ABSENT, PART_TABLE, Row, Table};
+use super::late::{Late, Told};
 use super::maker::{MOST_TRIES, Maker};
 use super::overrun::{self, Beginnings};
 use super::{before_parity, read};
@@ -13,6 +14,7 @@ use forebay_model::block::View;
 use forebay_model::ring::{Batch, Item, QuerySummary};
 use forebay_model::{Cause, Error, Gap, Result, Timestamp};
 use forebay_wire::ring::RingQuery;
+use std::rc::Rc;
 
 /// Gives what may not be where it belongs. While what is recorded is followed, it goes on wherever the parity lies.
 pub(in super::super) async fn absent(asked: &Asked, inlet: &Inlet<Result<Part>>) {
@@ -74,17 +76,32 @@ fn is_data_replaced(asked: &Asked) -> bool {
 }
 
 async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source, beginnings: &Beginnings) -> Result<()> {
-    let mut before = asked.gap_from(Timestamp::MIN).first;
-    while let Part::Batch(Batch { items, payload }) = tables.next().await? {
+    let (mut before, mut sequence) = (asked.gap_from(Timestamp::MIN).first, 0);
+    let mut late = Late::of(asked.spread.targets);
+    loop {
+        let Batch { items, payload } = match tables.next().await {
+            Ok(Part::Batch(batch)) => batch,
+            Ok(Part::End(_)) => break,
+            Err(error) => {
+                give(asked, maker, &mut late, (sequence, true)).await?;
+                return Err(error);
+            }
+        };
         let mut at = 0;
         for item in items {
-            let (sequence, length, caller, time) = match item {
-                Item::Element { sequence, length, caller, time, .. } => (sequence, length, caller, time),
+            let (length, caller, time) = match item {
+                Item::Element { sequence: here, length, caller, time, .. } => {
+                    sequence = here;
+                    (length, caller, time)
+                }
                 Item::Gap(gap) => {
-                    note(asked, maker, gap);
+                    note(asked, &mut late, gap, sequence);
                     continue;
                 }
                 Item::Expired { from, to } => {
+                    if !give(asked, maker, &mut late, (sequence, true)).await? {
+                        return Ok(());
+                    }
                     overrun::tell(asked, maker, beginnings, from..to, before).await;
                     continue;
                 }
@@ -93,29 +110,49 @@ async fn absent_in(asked: &Asked, maker: &mut Maker<'_>, tables: &mut Source, be
             let bytes = &payload[at..at + length as usize];
             at += length as usize + usize::from(caller);
             before = before.max(time);
-            asked.seen_to.set(sequence);
-            let table = Table::read(bytes, asked.spread.targets)?;
+            let table = Rc::new(Table::read(bytes, asked.spread.targets)?);
             let may_lack = |row: &&Row| row.absent || asked.replaced.contains(&row.component);
-            for row in table.rows.iter().filter(may_lack) {
-                let is_asked = maker.concerns(row) && !asked.away.borrow().contains(&row.component);
-                if is_asked && !absent_block(asked, maker, &table, row).await? {
-                    return Ok(());
-                }
+            for row in table.rows.iter().filter(may_lack).filter(|row| maker.concerns(row)) {
+                late.block(&table, *row, sequence);
+            }
+            // Who follows a ring is told at once: whoever puts answers together holds what came.
+            if !give(asked, maker, &mut late, (sequence, asked.query.follow)).await? {
+                return Ok(());
             }
         }
         if !maker.send().await {
             return Ok(());
         }
     }
-    asked.seen_to.set(u64::MAX);
+    if give(asked, maker, &mut late, (sequence, true)).await? {
+        asked.seen_to.set(u64::MAX);
+    }
     Ok(())
 }
 
+/// Gives of what was told up to this number at the parity all, or what nothing earlier can be told of any more. False if nobody wants
+/// more.
+async fn give(asked: &Asked, maker: &mut Maker<'_>, late: &mut Late, (sequence, all): (u64, bool)) -> Result<bool> {
+    loop {
+        asked.seen_to.set(late.first().unwrap_or(sequence));
+        match late.next(all) {
+            Some(Told::Block(table, row)) => {
+                let is_away = asked.away.borrow().contains(&row.component);
+                if !is_away && !absent_block(asked, maker, &table, &row).await? {
+                    return Ok(false);
+                }
+            }
+            Some(Told::Gap(gap)) => asked.tell_gap(gap, &mut maker.batch),
+            None => return Ok(true),
+        }
+    }
+}
+
 /// Takes note of a gap of the parity: what nobody covered meanwhile, or tables that cannot be read.
-fn note(asked: &Asked, maker: &mut Maker<'_>, gap: Gap) {
+fn note(asked: &Asked, late: &mut Late, gap: Gap, sequence: u64) {
     let counts = gap.cause == Cause::Damaged || gap.cause == Cause::TargetAway && is_data_replaced(asked);
     if counts {
-        asked.tell_gap(Gap { count: None, ..gap }, &mut maker.batch);
+        late.gap(Gap { count: None, ..gap }, sequence);
     }
 }
 

@@ -7,6 +7,7 @@ use forebay_wire::control::files::{
 };
 use forebay_wire::control::names::{FileId, Place, RemoveFile};
 use forebay_wire::control::{Change, Question, Reply};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const CAPACITY: Bytes = Bytes::gib(10);
@@ -190,6 +191,39 @@ fn a_part_leaves_a_target_that_drains_and_is_known_in_both_places_until_it_has_c
     set(&mut stage, third, TargetState::Up);
     assert_eq!(counted(&mut stage, third), None, "it is not counted where things are to stay");
     assert_eq!(moving(&opened(&mut stage, true)), []);
+}
+
+#[test]
+fn a_part_goes_to_no_node_that_has_another_one_as_long_as_there_is_one_without() {
+    let on_all = |change: Change| match change {
+        Change::CreateRing(create) => Change::CreateRing(CreateRing { targets: NODES as u32 - 1, ..create }),
+        other => other,
+    };
+    let node_of = |target: TargetId| (1..=NODES).find(|node| targets_of(*node).contains(&target)).expect("it is one's");
+    for component in 0..NODES as u32 {
+        for state in [TargetState::Draining, TargetState::Failed] {
+            let mut stage = Stage::new();
+            let made = granted(stage.root(on_all(create(Place::path("/r"), true, false, &[]))));
+            let (file, from) = (made.entry.file, made.components[component as usize].target);
+            let nodes: BTreeSet<u64> = made.components.iter().map(|it| node_of(it.target)).collect();
+            assert_eq!(nodes.len() as u64, NODES, "one on each");
+            set(&mut stage, from, state);
+            let to = match state {
+                TargetState::Draining => {
+                    let placed = granted(stage.root(on_all(leaving(file, component, &[]))));
+                    moving(&placed)[0].1.expect("there is a place")
+                }
+                _ => {
+                    let placed = granted(stage.root(on_all(create(Place::of(file), true, true, &[]))));
+                    placed.components[component as usize].target
+                }
+            };
+            assert!(
+                to != from && node_of(to) == node_of(from),
+                "{component}: from {from} to {to}, and all others have one"
+            );
+        }
+    }
 }
 
 #[test]

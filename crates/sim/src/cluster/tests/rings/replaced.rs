@@ -18,9 +18,8 @@ fn look(cluster: &Cluster, looker: &ClientMachine) -> Ring {
 /// Where the ring lies now.
 pub(super) fn nodes_of(cluster: &Cluster, looker: &ClientMachine) -> Vec<usize> {
     let targets = look(cluster, looker).targets();
-    let node_of = |target: &TargetId| {
-        (0..cluster.nodes.len()).find(|node| cluster.target(*node) == *target).expect("it is somewhere")
-    };
+    let node_of =
+        |target: &TargetId| cluster.places().find(|place| cluster.target(*place) == *target).expect("it is somewhere");
     targets.iter().map(node_of).collect()
 }
 
@@ -49,6 +48,7 @@ fn life(seed: u64, at: usize) -> u64 {
     let looker = cluster.client_machine("looker");
     let mut past = Vec::new();
     let mut recording = Recording::begin(&cluster, 1);
+    (0..20).for_each(|_| recording.step(&world, &*chance));
     steps(&mut recording, &world, &*chance, 400);
     // Now and then nobody records while it is lost.
     if chance.below(3) == 0 {

@@ -23,9 +23,8 @@ pub(super) fn make_ring(cluster: &Cluster, spread: Spread) -> Vec<usize> {
         assert!(status.spec.capacity >= Bytes::mib(128) && status.spec.guarantee >= Rate::mb(2), "{status:?}");
         ring
     });
-    let node_of = |target: &TargetId| {
-        (0..cluster.nodes.len()).find(|node| cluster.target(*node) == *target).expect("it is somewhere")
-    };
+    let node_of =
+        |target: &TargetId| cluster.places().find(|place| cluster.target(*place) == *target).expect("it is somewhere");
     let nodes: Vec<usize> = ring.targets().iter().map(node_of).collect();
     assert_eq!(nodes.iter().collect::<std::collections::BTreeSet<_>>().len(), spread.components() as usize);
     nodes
@@ -91,7 +90,8 @@ pub(super) fn missing(found: &[Found], sessions: &[Past]) -> u64 {
 }
 
 /// What a life does to a node.
-pub(super) fn strike(cluster: &Cluster, client: &ClientMachine, node: usize, how: u64) {
+pub(super) fn strike(cluster: &Cluster, client: &ClientMachine, place: usize, how: u64) {
+    let node = cluster.node_of(place);
     match how {
         0 => cluster.network().partition(&[&client.host], &[cluster.node_host(node)]),
         1 => cluster.network().cut(cluster.node_host(node), &client.host),
@@ -100,7 +100,8 @@ pub(super) fn strike(cluster: &Cluster, client: &ClientMachine, node: usize, how
     }
 }
 
-pub(super) fn heal(cluster: &Cluster, node: usize) {
+pub(super) fn heal(cluster: &Cluster, place: usize) {
+    let node = cluster.node_of(place);
     cluster.network().heal();
     if cluster.node(node).is_none() {
         cluster.restart_node(node);

@@ -53,6 +53,34 @@ fn with_two_targets_away_a_ring_with_parity_acknowledges_nothing_that_is_nowhere
     assert!(!seeds::are_the_suites() || lost.get() > 0, "two were never lost at once");
 }
 
+/// One of them counts as away soon, and the other one, which cannot be done without, ten seconds later: what that had is told behind
+/// all that was recorded meanwhile.
+#[test]
+fn what_is_told_late_of_two_targets_that_took_nothing_is_given_in_the_order_of_time() {
+    seeds::each(8, |seed| {
+        let (world, cluster, nodes) = with_ring(seed, WITH_PARITY);
+        let chance = world.random();
+        let mut recording = Recording::begin(&cluster, 1);
+        (0..100).for_each(|_| recording.step(&world, &*chance));
+        let gone = [nodes[(seed % 3) as usize], nodes[((seed + 1) % 3) as usize]].map(|node| cluster.node_host(node));
+        match chance.below(2) {
+            0 => cluster.network().partition(&[&recording.machine.host], &gone),
+            _ => gone.iter().for_each(|node| cluster.network().cut(node, &recording.machine.host)),
+        }
+        let until = world.now() + Duration::from_millis(9_000 + chance.below(5_000));
+        while world.now() < until {
+            recording.step(&world, &*chance);
+        }
+        cluster.network().heal();
+        (0..100).for_each(|_| recording.step(&world, &*chance));
+        recording.settle(&world);
+        let found = read(&cluster, &open(&cluster, "reader", false));
+        let numbers: Vec<u64> = found.iter().filter_map(Found::element).map(|(_, number)| number).collect();
+        assert!(numbers.is_sorted_by(|one, next| one < next), "each once, in order");
+        assert_told(&recording.lacking(&found), &away(&found), "of two that took nothing");
+    });
+}
+
 #[test]
 fn the_same_seed_is_the_same_life_without_two_targets() {
     assert_eq!(life(2), life(2));
