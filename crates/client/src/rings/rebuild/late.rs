@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// So much later it may be told of a block: a target is given up after ten seconds, and who records may stop for a while.
 const LATE: Duration = Duration::from_secs(60);
-/// So many blocks are kept at most, which is some megabytes.
-const MOST: usize = 1 << 16;
+/// So many blocks are kept at most: with tables of ten rows they take 24 MiB.
+const MOST: usize = 1 << 15;
 
 /// A block that may not be where it belongs, or a gap.
 pub(super) enum Told {

@@ -27,10 +27,10 @@ impl Keeper {
     }
 }
 
-/// Nothing is put on this node's target any more, and on all others.
+/// Nothing is put on this target any more, and on all others.
 pub(super) fn drain(cluster: &Cluster, by: &ClientMachine, drained: usize) {
-    for node in (0..cluster.nodes.len()).filter(|node| *node != drained) {
-        say(cluster, by, node, TargetState::Up);
+    for place in cluster.places().filter(|place| *place != drained) {
+        say(cluster, by, place, TargetState::Up);
     }
     say(cluster, by, drained, TargetState::Draining);
 }
