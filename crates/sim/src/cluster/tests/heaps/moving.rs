@@ -103,7 +103,7 @@ fn a_heap_on_a_target_that_drains_lies_elsewhere_then_with_its_history_and_all_i
 fn life(seed: u64) -> (u32, [u64; 3]) {
     let world = Rc::new(World::new(seed));
     // In every other life, machines have two targets, and both die at once.
-    let (nodes, targets) = if seed % 2 == 0 { (NODES, 1) } else { (NODES / 2, 2) };
+    let (nodes, targets) = if seed.is_multiple_of(2) { (NODES, 1) } else { (NODES / 2, 2) };
     let cluster = Cluster::new(world.clone(), ClusterSpec { targets, ..super::super::spec(nodes) });
     let reader = cluster.client_machine("reader");
     let heaps = reader.files.heaps();

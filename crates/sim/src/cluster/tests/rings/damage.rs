@@ -13,6 +13,8 @@ fn spoil(cluster: &Cluster, node: usize, every: usize) -> usize {
         let is_table = |from: &usize| buffer[*from..*from + 512].windows(8).any(|bytes| bytes == b"FBRSTRIP");
         places.extend((0..buffer.len()).step_by(4096).filter(is_table).map(|from| at + Bytes(from as u64)));
     }
+    // What was flushed last would look as if the power had taken it.
+    places.truncate(places.len().saturating_sub(10));
     let spoiled: Vec<Bytes> = places.into_iter().skip(every / 2).step_by(every).collect();
     for place in &spoiled {
         disk.inject(Fault::FlipBit { offset: *place + Bytes(3000), bit: 3 });
@@ -26,6 +28,7 @@ fn what_cannot_be_made_since_the_parity_of_it_is_damaged_is_told() {
         let (world, cluster, nodes) = with_ring(seed, WITH_PARITY);
         let (chance, at) = (world.random(), (seed % 3) as usize);
         let mut recording = Recording::begin(&cluster, 1);
+        (0..200).for_each(|_| recording.step(&world, &*chance));
         (0..3).for_each(|_| steps(&mut recording, &world, &*chance, 300));
         recording.settle(&world);
         cluster.crash_node(nodes[3]);

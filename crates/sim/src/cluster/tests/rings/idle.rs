@@ -105,7 +105,7 @@ fn the_same_seed_is_the_same_story_of_a_ring_that_is_copied() {
 fn life(seed: u64, spread: Spread) -> (u32, u64) {
     // Each part may have one on another target that it left, and something elsewhere that was copied in vain. In every other life,
     // machines have two targets, and both die at once.
-    let nodes = if seed % 2 == 0 { (10, 1) } else { (6, 2) };
+    let nodes = if seed.is_multiple_of(2) { (10, 1) } else { (6, 2) };
     let (world, cluster, _) = with_ring_among(nodes, seed, spread);
     let (chance, looker) = (world.random(), cluster.client_machine("looker"));
     let moved = Rc::default();

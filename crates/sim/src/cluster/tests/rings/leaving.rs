@@ -151,7 +151,7 @@ fn what_a_ring_left_behind_is_removed_when_it_has_run_over_as_much_elsewhere_and
 /// Nodes, connections, the manager and recorders die while a ring leaves one target after the other: how often it did.
 fn life(seed: u64, spread: Spread) -> (u32, u64) {
     // In every other one, machines have two targets: who leaves one may go to the other, and both die at once.
-    let nodes = if seed % 2 == 0 { (6, 1) } else { (4, 2) };
+    let nodes = if seed.is_multiple_of(2) { (6, 1) } else { (4, 2) };
     let (world, cluster, _) = with_ring_among(nodes, seed, spread);
     let (chance, looker) = (world.random(), cluster.client_machine("looker"));
     let (mut past, mut moves) = (Vec::new(), 0);
