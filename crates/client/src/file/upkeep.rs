@@ -211,6 +211,7 @@ impl File {
             if let Some(away) = lost.iter().find(|gone| gone.error.kind != Kind::Damaged) {
                 return Err(away.error.clone());
             }
+            // What is damaged may be made of one that is away, when that is back.
             self.agrees(&unit, &mut Bytes::default()).await?;
             found.lost.extend(lost.iter().flat_map(|gone| reach.bytes_in(gone.extent)));
             return Ok(());

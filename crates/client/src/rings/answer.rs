@@ -205,7 +205,10 @@ impl PartAnswer {
                 }
                 // It did not run out, but counts no more since something of the ring went elsewhere: with that the query was ended.
                 Err(error) if error.kind == Kind::Missing && is_renewed => {
-                    return Err(Error::disconnected(format!("{} was asked with what counts no more", self.way.path())));
+                    return Err(Error::disconnected(format!(
+                        "something of {} went elsewhere just now, and with that the answer ended; ask again",
+                        self.way.path()
+                    )));
                 }
                 answer => break answer.map_err(|error| self.way.named(error))?,
             }

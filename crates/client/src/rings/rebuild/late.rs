@@ -89,9 +89,9 @@ impl Late {
         if !all && !is_over && self.count <= MOST {
             return None;
         }
-        let Kept { told, sequence } = self.queues[at].pop_front()?;
+        let Kept { told, sequence } = self.queues[at].pop_front().expect("it has a time");
         self.count -= 1;
-        let left = self.told_by.get_mut(&sequence)?;
+        let left = self.told_by.get_mut(&sequence).expect("each is noted");
         *left -= 1;
         if *left == 0 {
             self.told_by.remove(&sequence);
