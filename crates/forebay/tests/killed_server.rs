@@ -25,9 +25,9 @@ fn opening(place: &Place) -> Child {
 fn outcome_21_a_server_that_is_killed_at_each_of_nine_points_has_all_that_it_answered_when_it_is_started_again() {
     let (place, mut dice, mut known) = (Place::new(), Dice(21), Known::default());
     let (mut longest, mut doubts) = (Duration::ZERO, 0);
-    // Something to move and to remove from the beginning.
+    // Something to move and to remove from the beginning: as much as is removed if each command that is cut off was done.
     let served = Served::start(&place);
-    (0..2).for_each(|_| known.ask("put", &served, &place, &mut dice, &served.child));
+    (0..2 * ROUNDS).for_each(|_| known.ask("put", &served, &place, &mut dice, &served.child));
     served.kill();
     for (round, point) in (0..ROUNDS).flat_map(|round| POINTS.map(|point| (round, point))) {
         if point == "opening" {
