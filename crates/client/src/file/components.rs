@@ -132,7 +132,7 @@ pub trait Components {
     /// It was done: forgotten, durably.
     fn settle(&self, component: u32, id: IntentId) -> Asked<()>;
 
-    /// What was intended and not settled by clients that are gone, in the order in which it was intended.
+    /// What was intended and not settled by other clients, in the order in which it was intended.
     fn intents(&self, component: u32) -> Asked<Vec<(IntentId, Intent)>>;
 
     /// Of whoever had the file open before and is gone nothing is done any more when this is answered, also nothing that is under way

@@ -1,7 +1,7 @@
 //! Looking after a file, stripe by stripe: scrubbing, so that damage is found while it can be repaired, and rebuilding
 //! a component that is lost. Both go on from any place, and others may use the file meanwhile if all of them take locks.
 
-use super::components::Slice;
+use super::components::{Slice, is_lost_or_damaged};
 use super::mend::{Gone, Locked, Part, padded};
 use super::together::all;
 use super::{File, FileEngine, joined};
@@ -266,7 +266,29 @@ impl File {
                 Err(error) => return Err(error),
             });
         }
-        Ok(Progress { end, ..Progress::default() })
+        Ok(Progress { end: end.max(self.end_of_begun(component, is_enough).await?), ..Progress::default() })
+    }
+
+    /// How far a family reaches when what others began in it is ended, which they did without this component: it is ended when the
+    /// stripe is locked to be rebuilt. If one is enough, one that can be asked has all that was begun.
+    async fn end_of_begun(&self, component: u32, is_enough: bool) -> Result<Bytes> {
+        let (reach, family) = (&self.reach, self.reach.family(component));
+        let others = family.clone().filter(|other| *other != component && reach.is_asked(*other));
+        let mut end = Bytes::ZERO;
+        for left in all(others.map(|other| reach.components.intents(other))).await {
+            let left = match left {
+                Err(error) if is_enough && is_lost_or_damaged(&error) => continue,
+                left => left?,
+            };
+            // What cannot be is not ended, either.
+            for (_, intent) in left.iter().filter(|(_, intent)| reach.check_intent(intent).is_ok()) {
+                let written = intent.writes.iter().map(|redo| (redo.place, Bytes(redo.bytes.len() as u64)));
+                let all = written.chain(intent.agree.iter().map(|extent| (extent.place, extent.length)));
+                let own = all.filter(|(place, _)| family.contains(&place.component));
+                end = own.map(|(place, length)| place.at + length).fold(end, Bytes::max);
+            }
+        }
+        Ok(end)
     }
 
     async fn rebuild(self: &Rc<Self>, component: u32, progress: &mut Progress, step: Bytes) -> Result<bool> {

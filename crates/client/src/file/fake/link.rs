@@ -233,7 +233,7 @@ impl Components for Link {
             world.check_reach(component, client, true)?;
             let components = world.components.borrow();
             let left = components[component as usize].intents.iter();
-            let left = left.filter(|(_, (_, client))| world.is_dead(*client));
+            let left = left.filter(|(_, (_, of))| *of != client);
             Ok(left.map(|(id, (intent, _))| (IntentId(*id), intent.clone())).collect())
         })
     }

@@ -283,6 +283,43 @@ fn what_was_begun_while_a_component_was_filled_is_found_when_that_is_whole() {
     assert!(died >= 4, "{died} died");
 }
 
+/// Who wrote did without a component, and died with what it said it would write: whoever comes next writes that, as far as it goes.
+#[test]
+fn what_was_begun_before_a_component_is_filled_is_filled_as_far_as_it_goes() {
+    let mut died = 0;
+    for (lost, dies_after) in (0..4).flat_map(|lost| (0..20).map(move |dies_after| (lost, dies_after))) {
+        let world = World::new(Striping::new(Raid::Five, Bytes(UNIT), 4, 8, 1).expect("a layout"), dies_after);
+        let (writer, builder) = (Open::new(&world, tight(false)), Open::new(&world, tight(false)));
+        writer.write(0, some(&world.chance, 3 * UNIT + 100));
+        world.set_down(lost, true);
+        writer.write(5, some(&world.chance, 3 * UNIT));
+        world.crash_after.set(Some(dies_after));
+        let new = some(&world.chance, 8 * UNIT);
+        let wrote = writer.try_run(|file| async move { file.write_at(Bytes(3 * UNIT + 50), new.into()).await });
+        world.crash(writer.link.client);
+        died += u64::from(wrote.is_none());
+        world.set_down(lost, false);
+        builder.run(|file| async move {
+            file.look_again().await?;
+            let mut progress = file.begin_rebuild(lost).await?;
+            while !file.rebuild(lost, &mut progress, Bytes(UNIT)).await? {}
+            Ok(())
+        });
+        let third = Open::new(&world, tight(false));
+        for stripe in 0..4 {
+            third.write(3 * stripe * UNIT + 9, some(&world.chance, 30));
+        }
+        let all = third.all();
+        world.check();
+        for lost in 0..4 {
+            world.set_down(lost, true);
+            assert!(Open::new(&world, tight(true)).all() == all, "died after {dies_after}, without {lost}");
+            world.set_down(lost, false);
+        }
+    }
+    assert!(died >= 20, "{died} died");
+}
+
 #[test]
 fn nobody_reads_what_was_there_before_once_somebody_has_read_what_is_new_of_copies() {
     const AT: u64 = 4 * UNIT;
