@@ -3,20 +3,21 @@
 //! Invariant: at most one connection to an address is made at a time, and whoever needs it meanwhile waits for that one.
 //! An address that could not be reached is not tried again for a moment, so that nobody waits for each request anew; and one
 //! that has not been reached for as long as patience lasts is *gone*: it is tried again beside what is asked, which waits for
-//! that no longer than a node that is there would take. A node
-//! that does not answer is asked whether it is there, and one that is silent then counts as gone. The connection that is made
+//! that no longer than a node that is there would take. A node that does not answer is asked whether it is there, and one that is
+//! *silent* then counts as gone for who can do without it, and in the end for all. The connection that is made
 //! again replaces the one before at the node, so that nothing of that is done any more when something is asked again.
+
+mod silence;
 
 use bytes::Bytes;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
-use forebay_env::{Clock, NetworkEnv, random};
+use forebay_env::{NetworkEnv, random};
 use forebay_model::{Error, Kind, Moment, ObjectId, Result};
 use forebay_wire::arrived::Memory;
 use forebay_wire::capability::Rights;
 use forebay_wire::credit::Credit;
-use forebay_wire::frame::HEADER;
 use forebay_wire::link::{Answer, Asked, Link};
 use forebay_wire::object::{About, ObjectAnswer, ObjectRequest};
 use forebay_wire::sink::Shown;
@@ -52,6 +53,8 @@ struct Shared {
     links: RefCell<BTreeMap<String, State>>,
     /// What each node called the last connection to it.
     before: RefCell<BTreeMap<String, [u8; 16]>>,
+    /// Those that are silent, or were when the last connection to them ended: until when that counts.
+    silent: RefCell<BTreeMap<String, Moment>>,
     /// Requests under way to each; locks are waited for beside them.
     pending: RefCell<BTreeMap<(String, bool), Allowance>>,
     repeated: Cell<u64>,
@@ -120,6 +123,7 @@ impl Nodes {
             patience,
             links: RefCell::default(),
             before: RefCell::default(),
+            silent: RefCell::default(),
             pending: RefCell::default(),
             repeated: Cell::default(),
         };
@@ -162,9 +166,9 @@ impl Nodes {
     }
 
     /// Whether nobody is to wait for the node at `address`: it has not been reached for as long as patience lasts, and was tried
-    /// until now.
+    /// until now; or it is silent.
     pub(crate) fn is_gone(&self, address: &str) -> bool {
-        !self.is_patient && self.gone(address).is_some()
+        !self.is_patient && (self.gone(address).is_some() || self.is_silent(address))
     }
 
     /// Whether there is a connection to the node at `address`; if not, one is made meanwhile.
@@ -252,8 +256,9 @@ impl Nodes {
             }
         };
         self.shared.before.borrow_mut().insert(address.to_string(), link.hello().nonce);
+        self.shared.silent.borrow_mut().remove(address);
         env.spawner.detach(async move { drop(running.await) });
-        env.spawner.detach(listen(link.clone(), env.clock.clone(), self.shared.patience));
+        env.spawner.detach(silence::listen(Rc::downgrade(&self.shared), address.to_string(), link.clone()));
         Ok(link)
     }
 
@@ -318,29 +323,6 @@ impl Nodes {
         let coming = link.ask(asked)?;
         let id = coming.request();
         Ok((coming.await?, id, link))
-    }
-}
-
-/// Asks a node whether it is there when it is silent for a while, and ends the connection to one that is silent then.
-async fn listen(link: Link, clock: Rc<dyn Clock>, pause: Duration) {
-    let (mut before, mut waited, mut is_asked) = (link.moved(), false, false);
-    while link.ended().is_none() {
-        clock.sleep(pause).await;
-        let (came, gone) = link.moved();
-        // The question itself is no sign of life.
-        let asked = if is_asked { HEADER as u64 } else { 0 };
-        let is_still = came == before.0 && gone <= before.1 + asked;
-        // What was asked just now had no time yet.
-        let is_silent = link.is_waiting() && waited && is_still;
-        if is_silent && is_asked {
-            return link
-                .abandon(&Error::disconnected("the node takes requests and answers none: it hangs, or is cut off"));
-        }
-        (before, waited, is_asked) = ((came, gone), link.is_waiting(), is_silent);
-        if is_silent {
-            // Whatever comes counts, the answer is as good as others.
-            drop(link.ping());
-        }
     }
 }
 

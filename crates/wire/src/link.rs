@@ -173,6 +173,11 @@ impl Link {
         (self.shared.came.get(), self.shared.sink.progress())
     }
 
+    /// Bytes that are to go since it began, whether or not they have gone.
+    pub fn left(&self) -> u64 {
+        self.shared.sink.left()
+    }
+
     /// Whether something was asked and not answered.
     pub fn is_waiting(&self) -> bool {
         self.shared.waiting.borrow().values().any(|waiting| waiting.done.is_none())

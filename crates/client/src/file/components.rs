@@ -153,6 +153,13 @@ pub trait Components {
     /// Whether the device of a component takes several times as long as it once did at the worst, as its node said last.
     fn is_slow(&self, component: u32) -> bool;
 
+    /// Whether the node of a component takes requests and answers none, and those of enough others are there.
+    fn is_silent(&self, component: u32) -> bool;
+
+    /// Nobody waits any longer for what changes a component and is under way. It may still be done; but it is not asked again, as the
+    /// component may be another one by then.
+    fn leave(&self, component: u32);
+
     /// A rebuild of such a component begins. When this is answered, its number stands for an empty one, without intents, and
     /// every client that has the file open knows, and writes it, and does not read it.
     fn filling(&self, component: u32) -> Asked<()>;

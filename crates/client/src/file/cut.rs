@@ -23,7 +23,7 @@ impl Reach {
                 self.striping.holders(redo.place.component, stripe).into_iter().find(|one| self.is_asked(*one));
             let holder = holder.ok_or_else(|| Error::device("all components of a stripe are lost; bring them back"))?;
             let intent = Intent { stripe, cut: Some(size), writes: vec![redo], ..Intent::default() };
-            match self.unless_slow(holder, self.components.intend(holder, intent.clone())).await {
+            match self.unless_left(holder, self.components.intend(holder, intent.clone())).await {
                 Ok(id) => return self.end(holder, id, &intent).await,
                 Err(error) if is_lost_or_damaged(&error) => self.give_up(holder, &error).await?,
                 Err(error) => return Err(error),

@@ -18,7 +18,7 @@ impl Reach {
         }
         let unflushed: Vec<(u32, Ranges)> = self.take_unflushed().into_iter().collect();
         let flushed =
-            all(unflushed.iter().map(|(component, _)| self.unless_slow(*component, self.components.flush(*component))))
+            all(unflushed.iter().map(|(component, _)| self.unless_left(*component, self.components.flush(*component))))
                 .await;
         let mut late = Vec::new();
         for ((component, ranges), flushed) in unflushed.into_iter().zip(flushed) {
@@ -62,7 +62,7 @@ impl Reach {
                 let place = Place { component, at: Bytes(at) };
                 let bytes = self.remake(Extent { place, length }, false).await?;
                 let write = self.components.write(component, place.at, vec![bytes], Durability::Durable);
-                self.unless_slow(component, write).await?;
+                self.unless_left(component, write).await?;
                 at += length.0;
             }
         }

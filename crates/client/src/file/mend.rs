@@ -454,7 +454,7 @@ impl Reach {
                     other => other.map(drop),
                 }
             };
-            (component, self.unless_slow(component, cut).await)
+            (component, self.unless_left(component, cut).await)
         });
         for (component, cut) in all(cut).await {
             match cut {
@@ -470,7 +470,7 @@ impl Reach {
         if !self.is_asked(holder) {
             return Ok(());
         }
-        match self.unless_slow(holder, self.components.settle(holder, id)).await {
+        match self.unless_left(holder, self.components.settle(holder, id)).await {
             Err(error) if is_lost_or_damaged(&error) => self.give_up(holder, &error).await,
             settled => settled,
         }

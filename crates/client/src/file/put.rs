@@ -150,7 +150,7 @@ impl Reach {
             let written: Vec<u32> = family.clone().filter(|copy| self.is_written(*copy)).collect();
             let holders = &written[..written.len().saturating_sub(1)];
             let asked =
-                all(holders.iter().map(|copy| self.unless_slow(*copy, self.components.intend(*copy, intent.clone()))))
+                all(holders.iter().map(|copy| self.unless_left(*copy, self.components.intend(*copy, intent.clone()))))
                     .await;
             let mut kept = Vec::new();
             let mut lost = false;
@@ -289,7 +289,7 @@ impl Reach {
                 };
                 let redo = writes.iter().map(|(place, bytes)| Redo { place: *place, bytes: bytes.clone() });
                 let intent = Intent { stripe, writes: redo.collect(), ..Intent::default() };
-                match self.unless_slow(holder, self.components.intend(holder, intent)).await {
+                match self.unless_left(holder, self.components.intend(holder, intent)).await {
                     Ok(id) => {
                         self.put_durable(self.batch_of(&writes)).await?;
                         return self.settle(holder, id).await;

@@ -4,8 +4,8 @@
 //! A component is *away* if it failed a read a moment ago: it is written, and the others are read. It is *behind* if it lacks
 //! something that was written since the last flush: it is neither read nor written until a flush has brought it up to
 //! date. It has *missed* something if what it lacks is durable elsewhere, which is durably known before anybody is told
-//! that it was written: this client and all others do without it until somebody rebuilds it. One that was *left* for its slow
-//! device may still do what was asked of it: it is given up before anything is acknowledged, and never brought up to date.
+//! that it was written: this client and all others do without it until somebody rebuilds it. One that was *left*, as its device is slow or its node silent,
+//! may still do what was asked of it: it is given up before anything is acknowledged, and never brought up to date.
 
 use super::components::{Absence, Components, Slice, is_lost};
 use super::options::{Options, Sharing};
@@ -34,7 +34,7 @@ const ASK: Duration = Duration::from_secs(1);
 enum State {
     Away(Moment),
     Behind,
-    /// Its device is slow: what was asked of it may still be done.
+    /// Nobody waits for it: what was asked of it may still be done.
     Left,
     /// It is being rebuilt: written, and not read.
     Filling,
@@ -244,6 +244,7 @@ impl Reach {
         let may = self.is_covered(component);
         if may {
             self.states.borrow_mut().insert(component, State::Left);
+            self.components.leave(component);
         }
         may
     }
@@ -382,7 +383,7 @@ impl Reach {
             let _held = self.room(place.component).hold(length.0).await;
             self.components.write(place.component, place.at, bytes, durability).await
         };
-        self.unless_slow(place.component, write).await
+        self.unless_left(place.component, write).await
     }
 }
 

@@ -81,6 +81,8 @@ struct Shared {
     looking: Allowance,
     /// Targets whose devices have become slow, as their answers said last.
     slow: RefCell<BTreeSet<TargetId>>,
+    /// How often each component was left that ever was.
+    left: RefCell<BTreeMap<u32, u64>>,
     /// Components that are objects, as far as this client knows.
     made: RefCell<BTreeSet<u32>>,
     /// The boot epochs of targets in which something of a component was buffered.
@@ -162,6 +164,7 @@ impl Shared {
             looked_up: Cell::default(),
             looking: Allowance::new(1),
             slow: RefCell::default(),
+            left: RefCell::default(),
             made: RefCell::default(),
             epochs: RefCell::default(),
             own: RefCell::default(),
@@ -380,6 +383,14 @@ impl Components for RemoteComponents {
 
     fn is_slow(&self, component: u32) -> bool {
         self.shared.is_slow(component)
+    }
+
+    fn is_silent(&self, component: u32) -> bool {
+        self.shared.is_silent(component)
+    }
+
+    fn leave(&self, component: u32) {
+        *self.shared.left.borrow_mut().entry(component).or_default() += 1;
     }
 
     fn filling(&self, component: u32) -> Asked<()> {

@@ -67,7 +67,12 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
     source.set_limits(Limits::SESSION);
     // Nothing large comes here, and nobody counts it.
     sink.push(Frame::window(u32::MAX)?);
+    let flags = Flags::RESPONSE.and(Flags::END);
     while let Some(head) = source.receive().await? {
+        if head.command == Command::PING {
+            sink.push(Frame::of(head.request, head.command, flags, &())?);
+            continue;
+        }
         let Said { user, groups, client, key, wanted } = source.decode()?;
         let by = Principal { user, groups, client, key };
         let (desk, sink) = (desk.clone(), sink.clone());
@@ -77,7 +82,6 @@ async fn serve(duplex: Duplex, spawner: &forebay_env::Spawner, desk: Desk) -> Re
                 Wanted::Ask(question) => desk.ask(by, question).await.and_then(|r| forebay_wire::write_body(&r)),
                 Wanted::Report(report) => desk.report(by, report).await.and_then(|r| forebay_wire::write_body(&r)),
             };
-            let flags = Flags::RESPONSE.and(Flags::END);
             let frame = match body {
                 Ok(body) => Frame::new(head.request, head.command, flags, NO_LIMIT, &body, Pieces::default()),
                 Err(error) => Frame::error(head.request, head.command, &error),

@@ -265,6 +265,12 @@ impl Components for Link {
         self.world.components.borrow()[component as usize].slow
     }
 
+    fn is_silent(&self, _: u32) -> bool {
+        false
+    }
+
+    fn leave(&self, _: u32) {}
+
     fn filling(&self, component: u32) -> Asked<()> {
         self.ask(None, move |world| {
             // What was asked before has an older version, and is refused.

@@ -3,10 +3,11 @@
 
 use super::{Shared, restarted};
 use crate::file::components::Slice;
+use crate::file::leave::{LOOKED, is_silent};
 use crate::granted::{self, strange_answer};
 use crate::nodes::Request;
 use crate::way::PAUSE;
-use forebay_env::race::race;
+use forebay_env::race::{First, race};
 use forebay_model::object::{Attribute, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::RequestId;
@@ -15,6 +16,7 @@ use forebay_wire::control::names::FileId;
 use forebay_wire::link::{Answer, Link};
 use forebay_wire::object::{Ask, DESCRIBED, Described, ObjectAnswer, ObjectReply, ObjectRequest};
 use forebay_wire::sink::Shown;
+use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -90,20 +92,32 @@ impl Shared {
         self.address(target).is_ok_and(|address| self.nodes.is_there(&address))
     }
 
-    /// Whether nobody waits for a component: its node has been away for longer than patience lasts, and the file can do without it, and
-    /// does not already. What others have that are not there counts as lacking, for however short they are not: beside them it is
-    /// needed, and may be back before they are given up.
+    /// Whether nobody waits for a component: its node has been away for longer than patience lasts, and the file can do without it.
     fn is_spared(&self, component: u32) -> bool {
+        self.can_do_without(component, |target| self.is_gone(target))
+    }
+
+    /// The same of one whose node is silent, which is known while it is asked.
+    pub(super) fn is_silent(&self, component: u32) -> bool {
+        let is_silent = |target| self.address(target).is_ok_and(|address| self.nodes.is_silent(&address));
+        self.can_do_without(component, is_silent)
+    }
+
+    /// Whether the file can do without a component of whose target something is so, and does not already. What others have that are
+    /// not there, or silent, counts as lacking, for however short they are not: beside them it is needed, and may be back before they
+    /// are given up.
+    fn can_do_without(&self, component: u32, is_so: impl Fn(TargetId) -> bool) -> bool {
         let grant = self.grant.borrow();
         let is_whole = |nth: u32| {
             let found = grant.components.get(nth as usize);
             found.filter(|found| found.state == ComponentState::Whole).map(|found| found.target)
         };
-        if is_whole(component).is_none_or(|target| !self.is_gone(target)) {
+        if is_whole(component).is_none_or(|target| !is_so(target)) {
             return false;
         }
         let family = grant.striping.family(component);
-        let beside = family.filter(|nth| *nth != component && is_whole(*nth).is_none_or(|other| !self.is_there(other)));
+        let is_used = |other| self.is_there(other) && !is_so(other);
+        let beside = family.filter(|nth| *nth != component && is_whole(*nth).is_none_or(|other| !is_used(other)));
         (beside.count() as u32) < grant.striping.spare()
     }
 
@@ -186,9 +200,17 @@ impl Shared {
             Ok(Request { command: request.command(), body: request.body()?, payload: payload.clone(), most })
         };
         let asked = of(ObjectId::ROOT);
-        let answered = self.ask_by(component, changes(&asked), made).await;
+        let changes = changes(&asked);
+        // Who reads what the others have as well does not wait for one alone, and who changes something says himself what is to become
+        // of it when he does not wait any longer.
+        let is_waited_for = changes || matches!(asked, Ask::Read { id: ObjectId::ROOT, .. } | Ask::Flush { .. });
+        let asking = self.ask_by(component, changes, made);
+        let answered = match is_waited_for {
+            true => asking.await,
+            false => self.unless_silent(component, asking).await,
+        };
         // How long the file is nobody takes from one component alone.
-        let is_content = changes(&asked) && !matches!(asked, Ask::SetAttributes { .. });
+        let is_content = changes && !matches!(asked, Ask::SetAttributes { .. });
         if (is_content || matches!(asked, Ask::Flush { .. })) && self.is_whole(component) {
             // Something may be acknowledged for this: readers who do not know yet what was given up have to be gone. Who
             // rebuilds a component acknowledges nothing.
@@ -205,6 +227,23 @@ impl Shared {
         }
     }
 
+    /// What comes of asking a component, unless its node is silent and the file can do without it. If it changes something, that may
+    /// be done later: then the component is to be given up.
+    pub(super) async fn unless_silent<T>(&self, component: u32, asking: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.grant.borrow().striping.spare() == 0 {
+            return asking.await;
+        }
+        let silent = async {
+            while !self.is_silent(component) {
+                self.nodes.env().clock.sleep(LOOKED).await;
+            }
+        };
+        match race(asking, silent).await {
+            First::Left(answered) => answered,
+            First::Right(()) => Err(is_silent(component)),
+        }
+    }
+
     /// Asks where a component is, with what allows it, until there is no hope. What changes something is asked only while
     /// every lock of this client is still held.
     pub(super) async fn ask_by(
@@ -213,6 +252,8 @@ impl Shared {
         changes: bool,
         made: impl Fn(TargetId, ObjectId) -> Result<Request>,
     ) -> Result<Answered> {
+        let left = || self.left.borrow().get(&component).copied();
+        let before = left();
         self.renew_in_time();
         self.is_fresh.set(false);
         if self.ours.newest.get() > self.version() {
@@ -221,6 +262,11 @@ impl Shared {
         let clock = &self.nodes.env().clock;
         let (mut fruitless, mut is_looked_up, mut end) = (0, false, clock.now() + self.nodes.patience());
         loop {
+            if changes && left() != before {
+                return Err(Error::disconnected(format!(
+                    "component {component} was left: nobody waits for it any more"
+                )));
+            }
             let (target, object, shown) = self.way(component)?;
             let version = self.version();
             let request = made(target, object)?;

@@ -73,7 +73,8 @@ impl Shared {
                 let changes: Vec<_> = ends.chain(own()).collect();
                 async move {
                     let set = move |id| Ask::SetAttributes { id, changes: changes.clone() };
-                    let answer = self.ask_of_made(component, |id| id, set, Vec::new()).await?;
+                    let asking = self.ask_of_made(component, |id| id, set, Vec::new());
+                    let answer = self.unless_silent(component, asking).await?;
                     if let Some(others) = self.others.borrow_mut().get_mut(&component) {
                         others.retain(|number| !ended.contains(number));
                     }
@@ -86,7 +87,9 @@ impl Shared {
                     Ok(_) => said += 1,
                     Err(error) if is_lost_or_damaged(&error) && filled.contains(component) => unheard.push(*component),
                     Err(error) if is_lost_or_damaged(&error) => {
-                        lost.push(*component);
+                        // One that is silent may yet hear it, after what is said next.
+                        let those = if self.is_silent(*component) { &mut unheard } else { &mut lost };
+                        those.push(*component);
                         failure = Some(error);
                     }
                     Err(error) => return Err(error),

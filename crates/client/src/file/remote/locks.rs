@@ -9,6 +9,7 @@
 //! has lost one changes nothing more until it has given that back.
 
 use super::super::components::Lock;
+use super::super::together::to_its_end;
 use super::Shared;
 use super::asking::{Answered, of_manager};
 use crate::nodes::Request;
@@ -139,13 +140,19 @@ impl Shared {
 
     /// Waits for the lock of a stripe, and looks what was left of it.
     pub(super) async fn lock(self: &Rc<Self>, component: u32, StripeId(part): StripeId) -> Result<Lock> {
-        let made = |target, id| {
+        let made = move |target, id| {
             let body = forebay_wire::write_body(&lock::Lock { target, id, part })?;
             Ok(Request { command: Command::LOCK, body, payload: Vec::new(), most: 0 })
         };
-        let Answered { answer, request, link, version, .. } = self.ask_by(component, false, made).await?;
-        let guard = self.locks.add(link, request.0, (component, StripeId(part)), version);
-        let lock::Locked { fence } = forebay_wire::read_body(&answer.body)?;
+        let this = self.clone();
+        // A lock that comes when nobody waits for it any more is given back.
+        let locked = to_its_end(&self.nodes.env().spawner, async move {
+            let Answered { answer, request, link, version, .. } = this.ask_by(component, false, made).await?;
+            let guard = this.locks.add(link, request.0, (component, StripeId(part)), version);
+            let lock::Locked { fence } = forebay_wire::read_body(&answer.body)?;
+            Ok((guard, version, fence))
+        });
+        let (guard, version, fence) = self.unless_silent(component, locked).await?;
         if fence > version {
             self.fence(fence).await?;
         }

@@ -59,3 +59,34 @@ fn what_was_not_closed_gets_nothing_newer_to_write_with_though_its_client_may_ha
     }
     assert_eq!(version, 2);
 }
+
+#[test]
+fn what_changes_a_component_that_was_left_meanwhile_is_not_asked_again() {
+    let found = forebay_env::real::run_network(|env| async move {
+        let opened: Rc<RefCell<Option<Rc<Shared>>>> = Rc::default();
+        let leaves = opened.clone();
+        let manager = Answers(move |question| match question {
+            forebay_wire::control::Question::Renew(_) => {
+                // It is left while what allows to write it is renewed: it may be made anew by the time that this is answered.
+                if let Some(shared) = leaves.take() {
+                    RemoteComponents { shared }.leave(0);
+                }
+                Ok(Reply::Grants(Grants {
+                    grants: vec![Granted { grant: Some(super::fake::granted(3)), error: None }],
+                }))
+            }
+            _ => Ok(Reply::Done),
+        });
+        let shared = open(env, Rc::new(manager), 2);
+        *opened.borrow_mut() = Some(shared.clone());
+        shared.ours.newest.set(3);
+        let write = shared.write(0, Bytes::ZERO, vec![Slice::from_static(b"x")], Durability::Durable).await;
+        let other = shared.write(1, Bytes::ZERO, vec![Slice::from_static(b"x")], Durability::Durable).await;
+        (write, other, shared.version())
+    });
+    let (write, other, version) = found.expect("a loop");
+    let (write, other) = (write.expect_err("nobody waits for it"), other.expect_err("there is no node"));
+    assert!(write.kind == Kind::Disconnected && write.message.contains("component 0 was left"), "{write}");
+    assert!(!other.message.contains("was left"), "{other}");
+    assert_eq!(version, 3);
+}

@@ -70,6 +70,12 @@ impl Components for Nothing {
         false
     }
 
+    fn is_silent(&self, _: u32) -> bool {
+        false
+    }
+
+    fn leave(&self, _: u32) {}
+
     fn missing(&self) -> Asked<Vec<(u32, Absence)>> {
         at_once(Vec::new())
     }
