@@ -26,9 +26,14 @@ pub(super) fn is_of_a_lost_target(error: &Error) -> bool {
 
 /// Of which of these times the parity has nothing, and others have something.
 fn before_parity(asked: &Asked, whole: Gap) -> Option<Gap> {
+    before_parity_of(&asked.statuses, asked.spread.targets, whole)
+}
+
+/// The same as all parts say it now, the last of which is the parity.
+fn before_parity_of(statuses: &[Option<RingStatus>], parity: u32, whole: Gap) -> Option<Gap> {
     let oldest = |status: &Option<RingStatus>| status.as_ref().and_then(|status| status.oldest);
-    let parity = oldest(&asked.statuses[asked.spread.targets as usize]).unwrap_or(Timestamp::MAX);
-    let is_all = asked.statuses.iter().filter_map(oldest).min() >= Some(parity);
+    let parity = oldest(&statuses[parity as usize]).unwrap_or(Timestamp::MAX);
+    let is_all = statuses.iter().filter_map(oldest).min() >= Some(parity);
     let last = Timestamp(parity.0.saturating_sub(1)).min(whole.last);
     (parity > whole.first && !is_all).then_some(Gap { last, ..whole })
 }

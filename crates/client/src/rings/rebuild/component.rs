@@ -7,7 +7,7 @@ use super::super::stripe::{Row, Table};
 use super::super::way::PAUSE;
 use super::blocks::{Blocks, Unread};
 use super::maker::{MOST_TRIES, Maker};
-use super::{before_parity, read};
+use super::{before_parity, before_parity_of, read};
 use crate::peer::Part;
 use forebay_env::pipe::Inlet;
 use forebay_model::block::View;
@@ -171,11 +171,15 @@ pub(in super::super) async fn left_behind(asked: &Asked, component: u32, inlet: 
     let mut maker = Maker::new(asked, inlet)?;
     let whole = asked.gap_until_now(asked.gap_from(Timestamp::MIN).first);
     let status = replaced::status(&asked.ways[parity]).await?;
-    // What the parity has run over.
-    if asked.last_of(component).is_none()
-        && let Some(oldest) = status.oldest.filter(|oldest| *oldest > whole.first)
-    {
-        maker.tell(Gap { last: Timestamp(oldest.0 - 1), ..whole }).await;
+    if asked.last_of(component).is_none() {
+        let mut statuses: Vec<Option<RingStatus>> = Vec::new();
+        for way in &asked.ways[..parity] {
+            statuses.push(replaced::status(way).await.ok());
+        }
+        statuses.push(Some(status.clone()));
+        if let Some(unknown) = before_parity_of(&statuses, asked.spread.targets, whole) {
+            maker.tell(unknown).await;
+        }
     }
     let (mut stream, mut there) = (Blocks::of_whoever(asked, parity), Blocks::of_whoever(asked, component as usize));
     let mut rows = Rows::begin(asked, component, &status, &mut stream).await?;
