@@ -12,8 +12,13 @@ use crate::peer::Part;
 use forebay_env::pipe::Inlet;
 use forebay_model::block::View;
 use forebay_model::ring::{Item, RingStatus};
-use forebay_model::{Cause, Error, Gap, Result, Timestamp};
+use forebay_model::{Cause, Error, Gap, Moment, Result, Timestamp};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// So often it is looked whether a block that is told of is where its part lies by now: what is made of the others meanwhile is given once
+/// all the same.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Gives what one part of the ring had, of which nothing comes any more, from behind what was given of it.
 pub(in super::super) async fn component(asked: &Asked, component: u32, inlet: &Inlet<Result<Part>>) {
@@ -185,6 +190,8 @@ pub(in super::super) async fn left_behind(asked: &Asked, component: u32, inlet: 
     let mut rows = Rows::begin(asked, component, &status, &mut stream).await?;
     let from = asked.last_of(component).map_or(whole.first, |last| last.time.max(whole.first));
     let mut reached = Reached::Beginning(from.max(status.oldest.unwrap_or(from)));
+    // Of which session a block was looked for in the new place last, and when.
+    let (clock, mut looked) = (asked.ways[parity].nodes().env().clock.clone(), None);
     // The number of the last block of parity, and which one it was.
     let mut last: Option<(u64, (u64, u64))> = None;
     for _ in 0..MOST_TRIES {
@@ -209,16 +216,25 @@ pub(in super::super) async fn left_behind(asked: &Asked, component: u32, inlet: 
             rows.tell_gaps(asked, &mut maker, &view, number);
             let Some((table, xor)) = read(asked, &view)? else { continue };
             let Some(row) = rows.next(asked, &mut maker, &table, number) else { continue };
-            if let Ok(Some(_)) = there.find((&row).into()).await {
-                maker.send().await;
-                return Ok(());
+            let is_soon = |(writer, at): (u64, Moment)| writer == row.writer && clock.now() < at + LOOK;
+            if !row.absent && !looked.is_some_and(is_soon) {
+                match there.find((&row).into()).await {
+                    Ok(Some(_)) => {
+                        maker.send().await;
+                        return Ok(());
+                    }
+                    Ok(None) => {}
+                    // It may be back the next time.
+                    Err(_) => there = Blocks::of_whoever(asked, component as usize),
+                }
+                looked = Some((row.writer, clock.now()));
             }
             let is_mine = asked.claims.borrow_mut().claim(&row);
             if is_mine && !maker.give_again(&table, &row, xor).await {
                 return Ok(());
             }
         }
-        asked.ways[parity].nodes().env().clock.sleep(PAUSE).await;
+        clock.sleep(PAUSE).await;
         stream.begin_at(asked.times(), last.map_or(0, |(number, _)| number)).await?;
     }
     // Nobody records there.
