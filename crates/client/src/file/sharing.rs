@@ -34,6 +34,8 @@ impl File {
         (state.size, state.sent, state.acknowledged) = (size, size, size);
         state.ahead = Ahead::default();
         drop(state);
+        // What was given up or rebuilt while that was asked: who is alone does not look again.
+        self.reach.heed();
         self.reach.set_alone(true);
         Ok(())
     }
