@@ -321,6 +321,44 @@ fn what_was_begun_before_a_component_is_filled_is_filled_as_far_as_it_goes() {
 }
 
 #[test]
+fn who_is_alone_again_writes_what_was_rebuilt_while_it_looked_at_the_file() {
+    let mut meanwhile = 0;
+    for events in 0..20 {
+        let world = World::new(Striping::new(Raid::One(2), Bytes(UNIT), 1, 1, 1).expect("a layout"), events);
+        let writer = Open::new(&world, tight(false));
+        let mut expected = some(&world.chance, 4 * UNIT);
+        writer.write(0, expected.clone());
+        world.set_down(0, true);
+        expected[..100].fill(1);
+        writer.write(0, vec![1; 100]);
+        assert!(world.missing.borrow().contains_key(&0));
+        world.set_down(0, false);
+        let file = writer.engine.clone();
+        let turning = world.begin(&writer.link, async move { file.unshare().await });
+        world.go_on(events);
+        if turning.has_ended() {
+            break;
+        }
+        meanwhile += 1;
+        let whole = world.with(1, |bytes| bytes.clone());
+        world.with(0, |bytes| *bytes = whole);
+        world.missing.borrow_mut().clear();
+        world.settle();
+        assert!(matches!(turning.take(), Some(Ok(()))) && !writer.engine.is_shared());
+        expected[UNIT as usize..][..100].fill(2);
+        writer.write(UNIT, vec![2; 100]);
+        writer.flush();
+        world.check();
+        for lost in 0..2 {
+            world.set_down(lost, true);
+            assert!(Open::new(&world, tight(true)).all() == expected, "rebuilt after {events}, without {lost}");
+            world.set_down(lost, false);
+        }
+    }
+    assert!(meanwhile > 1, "it was rebuilt at {meanwhile} moments");
+}
+
+#[test]
 fn nobody_reads_what_was_there_before_once_somebody_has_read_what_is_new_of_copies() {
     const AT: u64 = 4 * UNIT;
     for seed in 0..20 {
