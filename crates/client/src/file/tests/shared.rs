@@ -242,6 +242,15 @@ fn of_three_copies_two_stay_equal_if_the_one_with_the_lock_goes_in_the_middle_of
     assert_eq!(opens[0].all(), vec![9; 100]);
 }
 
+/// All of the file is there, whichever component is lost.
+fn is_there_without_any(world: &Rc<World>, all: &[u8], what: &str) {
+    for lost in 0..world.striping.components() {
+        world.set_down(lost, true);
+        assert!(Open::new(world, tight(true)).all() == all, "{what}, without {lost}");
+        world.set_down(lost, false);
+    }
+}
+
 #[test]
 fn what_was_begun_while_a_component_was_filled_is_found_when_that_is_whole() {
     let mut died = 0;
@@ -274,11 +283,7 @@ fn what_was_begun_while_a_component_was_filled_is_found_when_that_is_whole() {
         third.write(2 * UNIT + 9, some(&world.chance, 300));
         let all = third.all();
         world.check();
-        for lost in 0..4 {
-            world.set_down(lost, true);
-            assert!(Open::new(&world, tight(true)).all() == all, "died after {dies_after}, without {lost}");
-            world.set_down(lost, false);
-        }
+        is_there_without_any(&world, &all, &format!("died after {dies_after}"));
     }
     assert!(died >= 4, "{died} died");
 }
@@ -311,11 +316,7 @@ fn what_was_begun_before_a_component_is_filled_is_filled_as_far_as_it_goes() {
         }
         let all = third.all();
         world.check();
-        for lost in 0..4 {
-            world.set_down(lost, true);
-            assert!(Open::new(&world, tight(true)).all() == all, "died after {dies_after}, without {lost}");
-            world.set_down(lost, false);
-        }
+        is_there_without_any(&world, &all, &format!("died after {dies_after}"));
     }
     assert!(died >= 20, "{died} died");
 }
@@ -349,11 +350,7 @@ fn who_is_alone_again_writes_what_was_rebuilt_while_it_looked_at_the_file() {
         writer.write(UNIT, vec![2; 100]);
         writer.flush();
         world.check();
-        for lost in 0..2 {
-            world.set_down(lost, true);
-            assert!(Open::new(&world, tight(true)).all() == expected, "rebuilt after {events}, without {lost}");
-            world.set_down(lost, false);
-        }
+        is_there_without_any(&world, &expected, &format!("rebuilt after {events}"));
     }
     assert!(meanwhile > 1, "it was rebuilt at {meanwhile} moments");
 }
