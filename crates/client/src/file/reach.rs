@@ -4,8 +4,9 @@
 //! A component is *away* if it failed a read a moment ago: it is written, and the others are read. It is *behind* if it lacks
 //! something that was written since the last flush: it is neither read nor written until a flush has brought it up to
 //! date. It has *missed* something if what it lacks is durable elsewhere, which is durably known before anybody is told
-//! that it was written: this client and all others do without it until somebody rebuilds it. One that was *left*, as its device is slow or its node silent,
-//! may still do what was asked of it: it is given up before anything is acknowledged, and never brought up to date.
+//! that it was written: this client and all others do without it until somebody rebuilds it. One that was *left*, as its device
+//! is slow or its node silent, may still do what was asked of it: it is given up before anything is acknowledged, and never
+//! brought up to date.
 
 use super::components::{Absence, Components, Slice, is_lost};
 use super::options::{Options, Sharing};

@@ -201,8 +201,7 @@ impl Shared {
         };
         let asked = of(ObjectId::ROOT);
         let changes = changes(&asked);
-        // Who reads what the others have as well does not wait for one alone, and who changes something says himself what is to become
-        // of it when he does not wait any longer.
+        // Reads of bytes turn to the others by themselves, and what becomes of a change that nobody waits for is up to who made it.
         let is_waited_for = changes || matches!(asked, Ask::Read { id: ObjectId::ROOT, .. } | Ask::Flush { .. });
         let asking = self.ask_by(component, changes, made);
         let answered = match is_waited_for {
