@@ -51,9 +51,13 @@ fn manager_nodes_targets_and_rings_of_a_cluster_are_shown_with_what_is_wrong() {
     };
     assert_eq!((up("nodes", "up", true.into()), up("targets", "state", "up".into())), (4, 4), "{seen}");
     assert_eq!((&seen["degraded_files"], &seen["health"]["code"]), (&0.into(), &"ok".into()), "{seen}");
+    let copied = seen["metadata_copies"]["targets"].as_array().unwrap();
+    let is_one = |target: &Value| seen["targets"].as_array().unwrap().iter().any(|one| one["target"] == *target);
+    assert!(!copied.is_empty() && copied.iter().all(is_one), "{seen}");
     assert!(served.cluster.ends_with(seen["manager"].as_str().unwrap()), "{seen}");
     let text = String::from_utf8(served.ok(&place, &["status"])).unwrap();
-    for said in [seen["cluster"].as_str().unwrap(), "/r", "recording", "1.0 MB/s", "1 held", "health: ok"] {
+    for said in [seen["cluster"].as_str().unwrap(), "/r", "recording", "1.0 MB/s", "1 held", "copied to", "health: ok"]
+    {
         assert!(text.contains(said), "{said}: {text}");
     }
     let looks = String::from_utf8(served.ok(&place, &["top", "--count", "2", "--interval", "10ms", "--json"])).unwrap();

@@ -189,8 +189,8 @@ impl Cluster {
         (self.root_key.of_target(target, version), epoch.clamp(self.epochs.least, self.epochs.epoch))
     }
 
-    /// As it is told.
-    pub(crate) fn map(&self) -> Map {
+    /// As it is told, with where copies of the metadata are and whether they are whole.
+    pub(crate) fn map(&self, (copied_on, copied_wholly): (Vec<TargetId>, bool)) -> Map {
         let nodes = self.nodes.iter().map(|(node, now)| Node {
             node: *node,
             user: now.record.user,
@@ -218,6 +218,8 @@ impl Cluster {
             least_epoch: self.epochs.least,
             nodes: nodes.collect(),
             targets: targets.collect(),
+            copied_on,
+            copied_wholly,
         }
     }
 }

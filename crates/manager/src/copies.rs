@@ -197,6 +197,11 @@ impl Copies {
         self.write(manager, BESIDE, is_better).await
     }
 
+    /// Whether there are none that are written.
+    pub(crate) fn are_none(&self) -> bool {
+        self.on.is_empty()
+    }
+
     /// The same when time has passed: more of what there is, and also where writing failed some time ago.
     pub async fn tick(&mut self, manager: &mut Manager) -> Result<()> {
         let is_better = self.is_better(manager);

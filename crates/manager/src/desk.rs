@@ -134,7 +134,7 @@ pub async fn serve(
     let mut waiting: Vec<Waiting> = Vec::new();
     while let Some(first) = errands.receive().await {
         let mut next = Some(first);
-        let mut taken = 0;
+        let (mut taken, mut is_reported) = (0, false);
         while let Some(errand) = next.take() {
             taken += 1;
             let now = Now { wall: clock.wall(), moment: clock.now() };
@@ -148,7 +148,10 @@ pub async fn serve(
                         Err(error) => tell(answer, Err(error)).await,
                     }
                 }
-                Errand::Report(by, report, answer) => tell(answer, manager.report(now, &by, &report)).await,
+                Errand::Report(by, report, answer) => {
+                    is_reported = true;
+                    tell(answer, manager.report(now, &by, &report)).await;
+                }
                 Errand::Challenge(answer) => tell(answer, manager.challenge()).await,
                 Errand::Authenticate(hello, challenge, proven, answer) => {
                     tell(answer, manager.authenticate(&hello, &challenge, &proven)).await;
@@ -168,6 +171,9 @@ pub async fn serve(
             for (answer, result) in answers.into_iter().zip(results) {
                 tell(answer, result).await;
             }
+        } else if is_reported && copies.are_none() {
+            // A target that can have one may have come to be there.
+            copies.keep(manager).await?;
         }
         if now.moment.since(ticked) >= TICK {
             ticked = now.moment;

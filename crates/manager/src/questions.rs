@@ -10,12 +10,18 @@ use crate::principal::{Principal, Wanted};
 use crate::records::{Inode, KeyRecord, Named, UserRecord, VolumeRecord, Writers, decode};
 use forebay_model::{Error, Result};
 use forebay_wire::control::access::{Key, Keys, User};
+use forebay_wire::control::cluster::Map;
 use forebay_wire::control::files::{After, AskDegraded, Degraded, Displaced, OpenFile, OpenFiles, Unscrubbed};
 use forebay_wire::control::names::{Entry, FileId, List, Listed, MOST_ENTRIES, Page, Stat};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
 
 impl Manager {
+    /// Nodes and targets, and where copies of the metadata are.
+    pub(crate) fn told_map(&self) -> Map {
+        self.cluster.map(self.copying.told())
+    }
+
     /// Answers a question. It costs no commit.
     pub fn ask(&mut self, now: Now, by: &Principal, question: &Question) -> Result<Reply> {
         let by = &*self.met(now, by)?;
@@ -43,7 +49,7 @@ impl Manager {
             Question::Unverified(asked) => unverified(view, by, asked).map(Reply::Unverified),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::OpenHeap(asked) => self.open_heap(now, by, asked).map(Reply::Grant),
-            Question::Map => Ok(Reply::Map(self.cluster.map())),
+            Question::Map => Ok(Reply::Map(self.told_map())),
             Question::Targets => self.targets(now, by).map(Reply::Targets),
             // Whoever can wait is answered by [`Manager::ask_or_wait`].
             Question::Listen(_) | Question::MakeWay(_) => {

@@ -15,9 +15,9 @@ use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::pipe;
 use forebay_env::race::race;
 use forebay_env::real::{self, process, thread};
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Result, TargetId};
 use forebay_node::network::{CutCounts, Refusals};
-use forebay_wire::control::cluster::{Target, TargetState};
+use forebay_wire::control::cluster::{Map, Target, TargetState};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -146,7 +146,7 @@ struct Family {
     values: fn(&Found) -> Option<Values>,
 }
 
-const FAMILIES: [Family; 22] = [
+const FAMILIES: [Family; 24] = [
     Family {
         name: "forebay_manager_up",
         kind: "gauge",
@@ -270,6 +270,20 @@ const FAMILIES: [Family; 22] = [
         },
     },
     Family {
+        name: "forebay_cluster_metadata_copies",
+        kind: "gauge",
+        labels: "",
+        help: "Targets that have all that the manager answered; 0 if something of it is on its disk alone.",
+        values: |found| one(found.survey.as_ref().ok()?.map.copied_on.len() as u64),
+    },
+    Family {
+        name: "forebay_cluster_metadata_copies_whole",
+        kind: "gauge",
+        labels: "",
+        help: "Whether these have also what there was before their copies were begun, which is being written if not.",
+        values: |found| one(u64::from(found.survey.as_ref().ok()?.map.copied_wholly)),
+    },
+    Family {
         name: "forebay_cluster_degraded_files",
         kind: "gauge",
         labels: "",
@@ -372,6 +386,12 @@ fn metrics(found: &Found) -> String {
     text
 }
 
+/// Where copies of the metadata are, and whether they are whole.
+pub fn copies_json(map: &Map) -> Value {
+    let targets: Vec<String> = map.copied_on.iter().map(TargetId::to_string).collect();
+    json!({ "targets": targets, "whole": map.copied_wholly })
+}
+
 fn status(found: &Found) -> Value {
     let node = |(number, node): &(u64, Result<NodeStatus>)| match node {
         Ok(node) => json!({
@@ -407,6 +427,7 @@ fn status(found: &Found) -> Value {
                 "slow": target.slow,
                 "clock_off": map.clock_off(target.target),
             })).collect::<Vec<_>>(),
+            "metadata_copies": copies_json(map),
             "degraded_files": degraded,
             "displaced_files": displaced,
         }),

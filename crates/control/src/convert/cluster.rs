@@ -22,7 +22,7 @@ messages! {
     ToTarget as ToTarget { target, refused, keys, orders }
     VersionedKey as VersionedKey { version, key }
     Order as Order { object, version, remove }
-    Map as Map { cluster, epoch, least_epoch, nodes, targets }
+    Map as Map { cluster, epoch, least_epoch, nodes, targets, copied_on, copied_wholly }
     Node as Node { node, user, address, up, wall, reported }
     Target as Target { target, node, served, state, size, free, load, key, failed, left, slow }
 }

@@ -1367,6 +1367,13 @@ pub struct Map {
     /// By id.
     #[prost(message, repeated, tag = "5")]
     pub targets: ::prost::alloc::vec::Vec<Target>,
+    /// The targets on which all is of what was answered since copies of the metadata began there, 16 bytes each; empty if something of it is on
+    /// the manager's disk alone.
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub copied_on: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Whether what there was before that is there as well; it is being written if not.
+    #[prost(bool, tag = "7")]
+    pub copied_wholly: bool,
 }
 /// A node of the cluster.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

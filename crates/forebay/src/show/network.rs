@@ -30,6 +30,15 @@ fn of_node<'a>(map: &'a Map, node: &Node) -> impl Iterator<Item = &'a Target> {
     map.targets.iter().filter(move |target| target.node == number)
 }
 
+/// Where copies of the metadata are.
+pub fn copies(map: &Map) -> String {
+    match (map.copied_on.len() as u64, map.copied_wholly) {
+        (0, _) => "metadata on the manager's disk alone".to_string(),
+        (count, true) => format!("metadata copied to {}", human::some(count, "target")),
+        (count, false) => format!("metadata being copied to {}", human::some(count, "target")),
+    }
+}
+
 /// A line for each target.
 pub fn targets(map: &Map) -> Vec<String> {
     let mut table = human::table(&["target", "node", "state", "size", "used", "load", ""], &[3, 4, 5]);
@@ -122,6 +131,13 @@ pub fn health(survey: &Survey, rings: &[KnownRing]) -> (&'static str, String) {
     if let Some(ring) = ring_is(RingState::Full) {
         let remedy = "everything in it is pinned, so nothing can be recorded; unpin something";
         return ("ring_full", format!("{}: {remedy}", ring.spec.name));
+    }
+    let can_have_copies = |target: &Target| {
+        target.state == TargetState::Up && target.failed.is_none() && target.served && is_up(map, target)
+    };
+    if map.copied_on.is_empty() && map.targets.iter().any(can_have_copies) {
+        let remedy = "no target could be written for longer than it is waited for; does the manager reach its nodes?";
+        return ("metadata_not_copied", format!("what was answered last is on the manager's disk alone: {remedy}"));
     }
     if let Some(target) = map.targets.iter().find(|target| target.slow && target.state == TargetState::Up) {
         let remedy = "takes several times as long as its profile says; `forebay target drain` it, or measure it anew";

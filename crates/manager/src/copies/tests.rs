@@ -183,6 +183,12 @@ fn change(chance: &seeds::Chance, stage: &mut Stage) {
     drop(stage.change(&root(), change));
 }
 
+/// The targets of which whoever asks is told that they have everything.
+fn told_to_be_whole(stage: &Stage) -> Vec<TargetId> {
+    let told = stage.manager.told_map();
+    if told.copied_wholly { told.copied_on } else { Vec::new() }
+}
+
 #[test]
 fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended() {
     seeds::each(100, |chance| {
@@ -217,6 +223,10 @@ fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended
                 done(writing.keep(&mut stage.manager))
             };
             keeping.unwrap();
+            for target in told_to_be_whole(&stage) {
+                let chain = shelf.chain(target);
+                assert!(chain.is_whole() && said(&chain) == there(&stage), "it is told that {target} has everything");
+            }
             was_whole |= shelf.best().is_some();
             assert!(!was_whole || shelf.best().is_some(), "what was whole is there until something else is");
             let Some(best) = shelf.best().filter(|_| stage.manager.copying.is_on()) else { continue };
@@ -233,6 +243,7 @@ fn what_was_kept_is_what_copies_say_whatever_failed_and_whenever_a_manager_ended
             done(writing.tick(&mut stage.manager)).unwrap();
         }
         assert_eq!(writing.on.len(), shelf.targets.borrow().len().min(3));
+        assert_eq!(told_to_be_whole(&stage), writing.targets());
         for target in shelf.targets.borrow().iter().copied() {
             let (chain, is_on) = (shelf.chain(target), writing.targets().contains(&target));
             assert!(!is_on || chain.is_whole() && said(&chain) == there(&stage));
@@ -345,6 +356,7 @@ fn what_was_changed_while_no_target_was_there_comes_to_the_copies_that_are_back(
     let (shelf, mut stage, mut writing) = without_targets();
     stage.file(&root(), "unknown to copies", 0o644).unwrap();
     done(writing.keep(&mut stage.manager)).unwrap();
+    assert_eq!(stage.manager.told_map().copied_on, [], "what was answered is in none");
     shelf.targets.borrow_mut().push(TargetId(1));
     assert!(said(&shelf.best().unwrap()) != there(&stage));
     // Nothing of what there is is written before the end, only what was changed.
@@ -352,6 +364,7 @@ fn what_was_changed_while_no_target_was_there_comes_to_the_copies_that_are_back(
     writing = Copies { sizes: Sizes { part: 1, keys: 1, longer: 1 << 30 }, ..copies(&shelf, stage.now) };
     done(writing.keep(&mut stage.manager)).unwrap();
     assert!(writing.from.is_some() && said(&shelf.best().unwrap()) == there(&stage));
+    assert_eq!(stage.manager.told_map().copied_on, [TargetId(1)]);
 }
 
 #[test]

@@ -40,6 +40,10 @@ pub(crate) struct Unkept {
     /// The targets that have the chain up to that batch, and whether the engine says so.
     having: Vec<TargetId>,
     is_having_named: bool,
+    /// Whether these have what there was before as well, as far as this opening knows.
+    is_whole: bool,
+    /// What is committed is answered though no copy has it: there was none that could be written.
+    is_waiting: bool,
 }
 
 impl Copying {
@@ -57,7 +61,28 @@ impl Copying {
             writes.insert(key, value);
         }
         let CopiedOn(having) = view.read(keys::COPIED_ON)?.unwrap_or_default();
-        Ok(Copying::On(Unkept { base, kept, batch, writes, bytes, having, is_having_named: true }))
+        Ok(Copying::On(Unkept {
+            base,
+            kept,
+            batch,
+            writes,
+            bytes,
+            having,
+            is_having_named: true,
+            is_whole: false,
+            is_waiting: false,
+        }))
+    }
+
+    /// The targets that have everything that was answered since the chain began, and whether they have what there was before. None if
+    /// something was answered that no target has.
+    pub(crate) fn told(&self) -> (Vec<TargetId>, bool) {
+        match self {
+            Copying::On(Unkept { writes, having, is_whole, is_waiting, .. }) if !is_waiting || writes.is_empty() => {
+                (having.clone(), *is_whole && !having.is_empty())
+            }
+            _ => (Vec::new(), false),
+        }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -67,12 +92,13 @@ impl Copying {
     /// No copy can be written. Whoever has the chain may be back before it lacks much, and one that is to begin does so later; if not,
     /// there are no copies any more.
     pub(super) fn wait(&mut self) {
-        if let Copying::On(Unkept { base, bytes, having, .. }) = self
-            && match *base {
-                0 => *bytes > MOST_KEYS,
-                _ => *bytes > MOST_WAITING || having.is_empty(),
-            }
-        {
+        let Copying::On(Unkept { base, bytes, having, is_waiting, .. }) = self else { return };
+        *is_waiting = true;
+        let is_too_much = match *base {
+            0 => *bytes > MOST_KEYS,
+            _ => *bytes > MOST_WAITING || having.is_empty(),
+        };
+        if is_too_much {
             *self = Copying::Off { is_named: true };
         }
     }
@@ -88,27 +114,36 @@ impl Copying {
     /// An object of copies begins on these targets: with which one the chain did, and the batch up to which those before it have
     /// everything.
     pub(super) fn begin(&mut self, object: u64, term: u64, on: &[TargetId]) -> (u64, u64) {
-        if let Copying::On(Unkept { base, kept, having, is_having_named, .. }) = self {
+        if let Copying::On(Unkept { base, kept, having, is_having_named, is_whole, .. }) = self {
             if *base == 0 {
                 *base = object;
             }
             if *kept == 0 {
                 // Nothing of it is anywhere else.
-                (*having, *is_having_named) = (on.to_vec(), false);
+                (*having, *is_having_named, *is_whole) = (on.to_vec(), false, false);
             }
             return (*base, *kept);
         }
         let first = first_batch(term);
-        let (writes, bytes, having, is_having_named) = (Writes::new(), 0, on.to_vec(), false);
-        *self = Copying::On(Unkept { base: object, kept: first, batch: first, writes, bytes, having, is_having_named });
+        *self = Copying::On(Unkept {
+            base: object,
+            kept: first,
+            batch: first,
+            writes: Writes::new(),
+            bytes: 0,
+            having: on.to_vec(),
+            is_having_named: false,
+            is_whole: false,
+            is_waiting: false,
+        });
         (object, first)
     }
 
     /// On these is all that there is.
     pub(super) fn whole(&mut self, on: &[TargetId]) {
-        if let Copying::On(unkept) = self
-            && unkept.having != on
-        {
+        let Copying::On(unkept) = self else { return };
+        unkept.is_whole = true;
+        if unkept.having != on {
             (unkept.having, unkept.is_having_named) = (on.to_vec(), false);
         }
     }
@@ -128,7 +163,7 @@ impl Copying {
             let before = unkept.having.len();
             unkept.having.retain(|target| on.contains(target));
             unkept.is_having_named &= unkept.having.len() == before;
-            unkept.kept = batch;
+            (unkept.kept, unkept.is_waiting) = (batch, false);
             unkept.writes.clear();
             unkept.bytes = 0;
         }

@@ -130,7 +130,7 @@ fn recovered(stage: &Stage, seen: Seen) -> (Recovered, Stage) {
     next.now = stage.now;
     next.engine = engine.reopened();
     next.manager = Manager::open(Box::new(next.engine.clone()), Rc::new(Chance::of(12)), Settings::default()).unwrap();
-    assert!(next.manager.cluster.map().nodes.iter().all(|node| !node.up), "nobody has reported yet");
+    assert!(next.manager.told_map().nodes.iter().all(|node| !node.up), "nobody has reported yet");
     // Without a copy no node is known.
     (1..=NODES).for_each(|node| drop(next.report(&report(node))));
     (found, next)
@@ -178,11 +178,11 @@ fn what_was_allowed_before_is_not_any_more() {
         }
     };
     let before = grant(&mut stage);
-    let map = stage.manager.cluster.map();
+    let map = stage.manager.told_map();
     let shelf = copied(&mut stage);
     let seen = seen(&mut stage, Some(&shelf));
     let (found, mut next) = recovered(&stage, seen);
-    let after = next.manager.cluster.map();
+    let after = next.manager.told_map();
     assert!(after.least_epoch > map.epoch, "capabilities of an older epoch are refused");
     for (old, new) in map.targets.iter().zip(&after.targets) {
         assert!(new.key >= old.key + 2, "targets keep the last two keys");
@@ -389,7 +389,7 @@ fn a_manager_that_is_lost_again_before_its_first_copy_is_whole_is_made_anew_with
             }
         }
         next.pass(Duration::from_secs(1));
-        let map = next.manager.cluster.map();
+        let map = next.manager.told_map();
         let seen_again = seen(&mut next, Some(&shelf));
         was_whole = seen_again.chain.is_whole() && !answered.is_empty();
         let (found, mut last) = recovered(&next, seen_again);
@@ -398,7 +398,7 @@ fn a_manager_that_is_lost_again_before_its_first_copy_is_whole_is_made_anew_with
             let there = last.stat(&root(), Place::path(&name)).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
             assert_eq!(there.file, file, "cut at {cut}: {name}");
         }
-        let after = last.manager.cluster.map();
+        let after = last.manager.told_map();
         assert!(after.least_epoch > map.epoch, "cut at {cut}");
         for (old, new) in map.targets.iter().zip(&after.targets) {
             assert!(new.key > old.key, "cut at {cut}: targets take newer keys only");

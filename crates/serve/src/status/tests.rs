@@ -265,7 +265,8 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     let reported = Some(Timestamp(0));
     let wall = reported.map(|at| at.before(std::time::Duration::from_secs(90)));
     let nodes = vec![Node { node: 1, user: 0, address: "n:1".to_string(), up: true, wall, reported }];
-    let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes, targets };
+    let (copied_on, copied_wholly) = (vec![TargetId(1), TargetId(2)], true);
+    let map = Map { cluster: 1, epoch: 5, least_epoch: 1, nodes, targets, copied_on, copied_wholly };
     let counts = Counts { repaired_bytes: 4096, scrubbed_files: 3, ..Counts::default() };
     let survey = Survey { map, volumes: None, degraded: Some(4), displaced: Some(0) };
     let found = Found { nodes: Vec::new(), survey: Ok(survey), upkeep: Some(counts) };
@@ -280,6 +281,8 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
         of("forebay_target_slow", 3, 1),
         of("forebay_target_components_left", 1, 7),
         of("forebay_target_components_left", 2, 0),
+        "forebay_cluster_metadata_copies 2".to_string(),
+        "forebay_cluster_metadata_copies_whole 1".to_string(),
         "forebay_cluster_degraded_files 4".to_string(),
         "forebay_cluster_displaced_files 0".to_string(),
         "forebay_upkeep_scrubbed_files_total 3".to_string(),
@@ -294,6 +297,8 @@ fn outcome_27_of_a_target_that_failed_it_is_said_why_and_what_is_still_to_be_reb
     assert_eq!(target["served"], true);
     assert!(target["clock_off"].as_str().expect("a text").contains("node 1 is 90 s behind the manager's"), "{target}");
     assert_eq!((&target["components_left"], &status["cluster"]["degraded_files"]), (&7.into(), &4.into()));
+    let copied: Vec<String> = [1, 2].map(|target| TargetId(target).to_string()).into();
+    assert_eq!(status["cluster"]["metadata_copies"], serde_json::json!({ "targets": copied, "whole": true }));
     assert_eq!((&status["upkeep"]["scrubbed_files"], &status["upkeep"]["moved_components"]), (&3.into(), &0.into()));
 }
 

@@ -167,6 +167,11 @@ pub struct Map {
     pub nodes: Vec<Node>,
     /// By id.
     pub targets: Vec<Target>,
+    /// The targets on which all is of what was answered since copies of the metadata began there; empty if something of it is on the
+    /// manager's disk alone.
+    pub copied_on: Vec<TargetId>,
+    /// Whether what there was before that is there as well; it is being written if not.
+    pub copied_wholly: bool,
 }
 
 impl Map {

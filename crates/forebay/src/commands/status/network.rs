@@ -34,6 +34,7 @@ impl Look {
             let volumes = human::some(volumes.len() as u64, "volume");
             lines.push(format!("{} files and directories, {bytes} in {volumes}", human::count(files)));
         }
+        lines.push(network::copies(map));
         for (count, what) in [(degraded, "to be rebuilt"), (displaced, "to be moved")] {
             if let Some(count) = count.filter(|count| *count > 0) {
                 lines.push(format!("{} with something {what}", human::some(count, "file")));
@@ -70,6 +71,7 @@ impl Look {
             "volumes": volumes.as_ref().map(Vec::len),
             "files": kept.map(|(files, _)| files),
             "used_bytes": kept.map(|(_, bytes)| bytes.0),
+            "metadata_copies": forebay_serve::status::copies_json(map),
             "degraded_files": degraded,
             "displaced_files": displaced,
             "nodes": map.nodes.iter().map(|node| network::node(map, node)).collect::<Vec<_>>(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 fn map(up: bool, targets: Vec<Target>) -> Map {
     let nodes = vec![Node { node: 3, user: 0, address: "n:1".to_string(), up, wall: None, reported: None }];
-    Map { cluster: 1, epoch: 1, least_epoch: 1, nodes, targets }
+    Map { cluster: 1, epoch: 1, least_epoch: 1, nodes, targets, copied_on: vec![TargetId(1)], copied_wholly: true }
 }
 
 fn one(state: TargetState, served: bool) -> Target {
@@ -49,6 +49,12 @@ fn the_worst_is_said_of_a_cluster_and_what_helps() {
     assert_eq!(of(with(up.clone()), Some(0), &[]), ("ok", "nothing to do".to_string()));
     assert_eq!(of(with(up.clone()), Some(1), &[]).0, "rebuilding");
     assert_eq!(of(with(Target { slow: true, ..up.clone() }), Some(1), &[]).0, "slow_device");
+    let alone = |target: Target| Map { copied_on: Vec::new(), copied_wholly: false, ..with(target) };
+    let (code, remedy) = of(alone(up.clone()), Some(1), &[]);
+    assert!(code == "metadata_not_copied" && remedy.contains("the manager's disk alone"), "{remedy}");
+    assert!(copies(&alone(up.clone())).contains("disk alone") && copies(&with(up.clone())).contains("to 1 target"));
+    // Nothing is there that could have one.
+    assert_eq!(of(alone(Target { state: TargetState::Draining, ..up.clone() }), Some(0), &[]).0, "ok");
     let ring = |error: Error| {
         [KnownRing { name: "/r".to_string(), capacity: Bytes::ZERO, status: Err(error), parts: Vec::new() }]
     };

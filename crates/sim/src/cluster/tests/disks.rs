@@ -400,7 +400,8 @@ fn outcome_31_what_is_new_is_put_elsewhere_than_on_a_disk_that_has_become_slow()
             for nth in 0..8 {
                 let path = format!("/before{nth}");
                 let file = files.open_to_write(&path, Options::alone()).await.expect("it is there");
-                file.write_at(Bytes(5_000), Slice::from(vec![2; 1000])).await.expect("it is taken");
+                // All of its parts are used, also one that lies there.
+                file.write_at(Bytes(5_000), Slice::from(vec![2; 45_000])).await.expect("it is taken");
                 file.close().await.expect("it is durable");
             }
         });
