@@ -18,7 +18,7 @@ use forebay_model::{Error, Kind, Moment, ObjectId, Result};
 use forebay_wire::arrived::Memory;
 use forebay_wire::capability::Rights;
 use forebay_wire::credit::Credit;
-use forebay_wire::link::{Answer, Asked, Link};
+use forebay_wire::link::{Answer, Asked, Link, Running};
 use forebay_wire::object::{About, ObjectAnswer, ObjectRequest};
 use forebay_wire::sink::Shown;
 use forebay_wire::{Command, RequestId};
@@ -94,6 +94,30 @@ pub struct Request {
     pub payload: Vec<Bytes>,
     /// The most bytes that the payload of the answer has.
     pub most: usize,
+}
+
+impl Shared {
+    /// A connection to the node at `address`, which has said hello. `before` is what it called the one that this one replaces.
+    async fn greet(&self, address: &str, before: Option<[u8; 16]>) -> Result<(Link, Running)> {
+        let env = &self.env;
+        let unreachable = |error: Error| {
+            // Whatever the network calls it, the node is not there now: what it has, others may give. One that cannot show who
+            // it is may be anybody.
+            let kind = match error.kind {
+                Kind::Missing | Kind::Forbidden | Kind::Usage => Kind::Disconnected,
+                kind => kind,
+            };
+            Error::new(kind, format!("the node at {address} cannot be reached: {}", error.message))
+        };
+        let Duplex { read, write, is_near, .. } = env.fabric.connect(address).await.map_err(unreachable)?;
+        let nonce = random::bytes(&*env.random);
+        let credit = if is_near { Credit::boundless() } else { self.credit.clone() };
+        let opening = Link::open(read, write, (nonce, before), (credit, self.memory.clone()));
+        match race(opening, env.clock.sleep(self.patience)).await {
+            First::Left(opened) => opened.map_err(unreachable),
+            First::Right(()) => Err(unreachable(Error::disconnected("it takes connections and does not say hello"))),
+        }
+    }
 }
 
 impl Nodes {
@@ -235,26 +259,8 @@ impl Nodes {
 
     async fn open(&self, address: &str) -> Result<Link> {
         let env = &self.shared.env;
-        let unreachable = |error: Error| {
-            // Whatever the network calls it, the node is not there now: what it has, others may give. One that cannot show who
-            // it is may be anybody.
-            let kind = match error.kind {
-                Kind::Missing | Kind::Forbidden | Kind::Usage => Kind::Disconnected,
-                kind => kind,
-            };
-            Error::new(kind, format!("the node at {address} cannot be reached: {}", error.message))
-        };
-        let Duplex { read, write, is_near, .. } = env.fabric.connect(address).await.map_err(unreachable)?;
-        let nonce = random::bytes(&*env.random);
         let before = self.shared.before.borrow().get(address).copied();
-        let credit = if is_near { Credit::boundless() } else { self.shared.credit.clone() };
-        let opening = Link::open(read, write, (nonce, before), (credit, self.shared.memory.clone()));
-        let (link, running) = match race(opening, env.clock.sleep(self.shared.patience)).await {
-            First::Left(opened) => opened.map_err(unreachable)?,
-            First::Right(()) => {
-                return Err(unreachable(Error::disconnected("it takes connections and does not say hello")));
-            }
-        };
+        let (link, running) = self.shared.greet(address, before).await?;
         self.shared.before.borrow_mut().insert(address.to_string(), link.hello().nonce);
         self.shared.silent.borrow_mut().remove(address);
         env.spawner.detach(async move { drop(running.await) });

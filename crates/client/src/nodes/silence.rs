@@ -4,14 +4,22 @@
 //! the node is asked whether it is there, which one that has much to do answers as well. A node that says nothing to that for the
 //! other half is *silent*: who can do without it does not wait any longer. Who cannot goes on waiting, as the network may have been
 //! cut for a moment: the connection is ended only when the node has been silent for longer than that.
+//!
+//! A machine that lost its power and is back knows nothing of the connection, which finds that out when it sends something again,
+//! after seconds. So whether a silent node says hello over another connection is tried all the time. If it does, and still says
+//! nothing over this one, this one is ended.
 
 use super::{Nodes, PAUSE, Shared, State};
+use forebay_env::race::{First, race};
 use forebay_model::{Error, Moment};
 use forebay_wire::link::Link;
-use std::rc::Weak;
+use std::cell::Cell;
+use std::rc::{Rc, Weak};
 
 /// In so many parts of patience it is looked whether a node is silent.
 const LOOKS: u32 = 10;
+/// So many parts of patience each take to find out whether one that is silent is back.
+const TRIES: u32 = 5;
 
 impl Nodes {
     /// Whether a node is silent: it was asked something as long ago as patience lasts, and nothing has come from it since. One to
@@ -39,11 +47,38 @@ struct Question {
     asked: Moment,
 }
 
+/// Whether a silent node says hello over another connection.
+#[derive(Clone, Copy, Default)]
+enum Greeting {
+    /// That is not being tried.
+    #[default]
+    None,
+    /// It is.
+    Asked,
+    /// It does.
+    Answered,
+}
+
+/// Tries whether a node says hello over another connection, which ends then.
+fn greet(nodes: &Weak<Shared>, address: &str, greeting: &Rc<Cell<Greeting>>) {
+    let Some(nodes) = nodes.upgrade() else { return };
+    greeting.set(Greeting::Asked);
+    let (address, greeting) = (address.to_string(), greeting.clone());
+    nodes.env.spawner.clone().detach(async move {
+        // It replaces none. Who asks for a connection of a machine that is not there yet asks more and more seldom, so another one is
+        // asked for soon.
+        let asked = race(nodes.greet(&address, None), nodes.env.clock.sleep(nodes.patience / TRIES)).await;
+        let is_answered = matches!(asked, First::Left(Ok(_)));
+        greeting.set(if is_answered { Greeting::Answered } else { Greeting::None });
+    });
+}
+
 /// Looks whether the node at the other end of a link is silent, as long as there is the link, and ends it if it stays so.
 pub(super) async fn listen(nodes: Weak<Shared>, address: String, link: Link) {
     let env = nodes.upgrade().map(|nodes| (nodes.env.clock.clone(), nodes.patience));
     let Some((clock, patience)) = env else { return };
     let (mut before, mut heard, mut question) = (link.moved(), clock.now(), None);
+    let mut greeting: Rc<Cell<Greeting>> = Rc::default();
     let silent = |until: Option<Moment>| {
         let Some(nodes) = nodes.upgrade() else { return };
         let mut silent = nodes.silent.borrow_mut();
@@ -60,6 +95,7 @@ pub(super) async fn listen(nodes: Weak<Shared>, address: String, link: Link) {
         before = (came, gone);
         if has_come || !link.is_waiting() {
             (heard, question) = (now, None);
+            greeting = Rc::default();
             silent(None);
             continue;
         }
@@ -78,6 +114,13 @@ pub(super) async fn listen(nodes: Weak<Shared>, address: String, link: Link) {
         let unanswered = now.since(*asked);
         if still >= patience && unanswered >= patience / 2 {
             silent(Some(now + 2 * patience));
+            match greeting.get() {
+                Greeting::None => greet(&nodes, &address, &greeting),
+                Greeting::Asked => {}
+                Greeting::Answered => link.abandon(&Error::disconnected(
+                    "the node is there and does not answer over this connection: it was started again, or much was lost on the way",
+                )),
+            }
         }
         if still >= patience * 5 / 2 && unanswered >= 2 * patience {
             link.abandon(&Error::disconnected("the node takes requests and answers none: it hangs, or is cut off"));

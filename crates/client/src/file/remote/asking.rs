@@ -44,6 +44,15 @@ pub(super) fn of_manager(file: FileId, error: Error) -> Error {
     }
 }
 
+/// What becomes of a question to a node that is silent while the file can do without it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Silent {
+    /// It is given up.
+    Left,
+    /// The answer is waited for.
+    WaitedFor,
+}
+
 impl Shared {
     /// Asks the manager where targets are, and which of them are slow.
     pub(super) async fn look_up(&self) -> Result<()> {
@@ -179,9 +188,20 @@ impl Shared {
         }
     }
 
-    /// Asks of a component's object, or of its companion.
+    /// Asks of a component's object, or of its companion; one that is silent is left if that can be.
     pub(super) async fn ask(
         self: &Rc<Self>,
+        component: u32,
+        of: impl Fn(ObjectId) -> Ask,
+        payload: Vec<Slice>,
+    ) -> Result<ObjectAnswer> {
+        self.ask_unless(Silent::Left, component, of, payload).await
+    }
+
+    /// The same, and what becomes of one that is silent.
+    pub(super) async fn ask_unless(
+        self: &Rc<Self>,
+        silent: Silent,
         component: u32,
         of: impl Fn(ObjectId) -> Ask,
         payload: Vec<Slice>,
@@ -202,7 +222,9 @@ impl Shared {
         let asked = of(ObjectId::ROOT);
         let changes = changes(&asked);
         // Reads of bytes turn to the others by themselves, and what becomes of a change that nobody waits for is up to who made it.
-        let is_waited_for = changes || matches!(asked, Ask::Read { id: ObjectId::ROOT, .. } | Ask::Flush { .. });
+        let is_waited_for = silent == Silent::WaitedFor
+            || changes
+            || matches!(asked, Ask::Read { id: ObjectId::ROOT, .. } | Ask::Flush { .. });
         let asking = self.ask_by(component, changes, made);
         let answered = match is_waited_for {
             true => asking.await,

@@ -4,8 +4,10 @@
 //! openings. `docs/format/files.md` has the bytes.
 
 use super::super::components::is_lost_or_damaged;
+use super::super::leave::is_silent;
 use super::super::together::all;
 use super::Shared;
+use super::asking::Silent;
 use crate::granted::strange_answer;
 use forebay_model::layout::LARGEST;
 use forebay_model::object::{LENGTHS, MOST_SET};
@@ -115,37 +117,51 @@ impl Shared {
 
     /// How often the file was cut, and how long it is since.
     pub(super) async fn heard(self: &Rc<Self>) -> Result<(u64, Bytes)> {
+        match self.heard_of_all(Silent::Left).await {
+            // Beside others that do not say it either, one that is silent is needed, and may be back.
+            (Err(_), true) => self.heard_of_all(Silent::WaitedFor).await.0,
+            (heard, _) => heard,
+        }
+    }
+
+    /// The same, and whether any that is silent was left.
+    async fn heard_of_all(self: &Rc<Self>, silent: Silent) -> (Result<(u64, Bytes)>, bool) {
         let (family, wanted) = self.sayers();
         let (mut best, mut heard, mut failure) = ((0, Bytes::ZERO), 0, None);
         // Of one that is filled it is not known whether it was told.
         let whole: Vec<u32> = (0..family).filter(|component| self.is_whole(*component)).collect();
-        let answers = all((0..family).map(|component| self.heard_of(component))).await;
+        let answers = all((0..family).map(|component| self.heard_of(component, silent))).await;
+        let mut is_any_left = false;
         for (component, answer) in (0..family).zip(answers) {
             match answer {
                 Ok(found) => {
                     heard += u32::from(whole.contains(&component) && self.is_whole(component));
                     best = best.max(found);
                 }
-                Err(error) if is_lost_or_damaged(&error) => failure = Some(error),
-                Err(error) => return Err(error),
+                Err(error) if is_lost_or_damaged(&error) => {
+                    is_any_left |= error == is_silent(component);
+                    failure = Some(error);
+                }
+                Err(error) => return (Err(error), false),
             }
         }
-        match failure {
+        let answer = match failure {
             Some(error) if heard + wanted <= family => Err(error),
             Some(error) if heard == 0 => Err(error),
             _ => {
                 self.known.set(self.known.get().max(best));
                 Ok(best)
             }
-        }
+        };
+        (answer, is_any_left)
     }
 
     /// What one component knows of it.
-    async fn heard_of(self: &Rc<Self>, component: u32) -> Result<(u64, Bytes)> {
+    async fn heard_of(self: &Rc<Self>, component: u32, silent: Silent) -> Result<(u64, Bytes)> {
         let (mut best, mut from) = ((0, Bytes::ZERO), 0);
         loop {
             let page = |id| Ask::Attributes { id, page: LENGTHS, from };
-            let (values, next) = match self.ask(component, page, Vec::new()).await {
+            let (values, next) = match self.ask_unless(silent, component, page, Vec::new()).await {
                 Ok(ObjectAnswer { reply: ObjectReply::Attributes { values, next }, .. }) => (values, next),
                 Ok(answer) => return Err(strange_answer(&answer.reply)),
                 Err(error) if error.kind == Kind::Missing => return Ok(best),

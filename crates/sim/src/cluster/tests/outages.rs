@@ -307,6 +307,49 @@ fn wait_once(seed: u64, is_machine: bool) {
     assert!(world.now().since(began) < PATIENCE, "who opens a file does not wait either");
 }
 
+/// A node that lost its power and is back knows nothing of its connections. A client that was waiting for it finds that out, also if it
+/// asks for nothing, and does not take it for gone when another one is.
+#[test]
+fn a_node_that_was_silent_and_is_back_is_used_when_another_one_goes() {
+    seeds::each(12, |seed| {
+        let world = Rc::new(World::new(seed));
+        let cluster = Cluster::new(world.clone(), spec(8));
+        let machine = cluster.client_machine("user");
+        for number in 0..6 {
+            let (files, policy) =
+                (machine.files.clone(), Policy { raid: Raid::Five, unit: Bytes::kib(16), targets: 4 });
+            world.run(async move {
+                let path = format!("/{number}");
+                let file = files.create(&path, 0o644, Some(policy), Options::alone()).await.expect("a file");
+                file.write_at(Bytes::ZERO, Slice::from(pattern(200_000, number))).await.expect("it is taken");
+                file.close().await.expect("it is durable");
+            });
+        }
+        let (random, mut longest) = (world.random(), PATIENCE * 3 / 2);
+        for node in 0..8 {
+            cluster.crash_node(node);
+            for number in 0..6 {
+                let files = machine.files.clone();
+                let began = world.now();
+                world.run(async move {
+                    let file = files.open(&format!("/{number}"), Options::alone()).await.expect("one node is away");
+                    let read = file.read_at(Bytes::ZERO, Bytes::mib(1)).await.expect("one node is away");
+                    assert!(read == pattern(200_000, number));
+                });
+                let took = world.now().since(began);
+                assert!(took < longest, "node {node}, file {number}: {took:?}");
+            }
+            // What was not answered is sent again after twice as long each time.
+            world.run_for(Duration::from_millis(random.below(3000)));
+            cluster.restart_node(node);
+            // Then the next one goes: when that it is back is known, or before. Then it is needed, and waited for.
+            let pause = Duration::from_millis(random.below(4000));
+            longest = if pause >= Duration::from_secs(2) { PATIENCE * 3 / 2 } else { PATIENCE * 3 };
+            world.run_for(pause);
+        }
+    });
+}
+
 #[test]
 fn who_needs_one_of_two_nodes_that_are_gone_waits_for_it_though_that_is_known() {
     for seed in 38..46 {
