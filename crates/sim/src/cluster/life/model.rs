@@ -127,7 +127,17 @@ pub(in crate::cluster) struct Owned {
     /// By numbers of the model's.
     pub(in crate::cluster) files: BTreeMap<u64, Known>,
     pub(super) undecided: Option<Undecided>,
+    /// Changes whose answers were lost and that had not been made when that was looked at. What was asked may still be on its way: to a
+    /// manager that had stopped, or from a client that is gone.
+    late: Vec<Late>,
     next: u64,
+}
+
+/// A change that may come late, and the file that it makes.
+#[derive(Debug)]
+struct Late {
+    change: Undecided,
+    made: Option<(u64, Known)>,
 }
 
 impl Owned {
@@ -171,20 +181,28 @@ impl Owned {
 
     /// The directory was listed: names are as they have to be, and what was undecided is not any more.
     pub(super) fn listed(&mut self, listed: &BTreeMap<String, FileId>) -> Result<(), String> {
-        let done = self.undecided.as_ref().map(|change| {
-            let mut names = self.names.clone();
+        let after = |names: &Names, change: &Undecided| {
+            let mut names = names.clone();
             carry_out(&mut names, change);
             names
-        });
-        match done {
-            Some(names) if self.is(&names, listed) => self.decide(true),
-            _ if self.is(&self.names, listed) => self.decide(false),
-            _ => {
+        };
+        let done = self.undecided.as_ref().map(|change| after(&self.names, change));
+        if done.is_some_and(|names| self.is(&names, listed)) {
+            self.decide(true);
+        } else if self.is(&self.names, listed) {
+            self.leave_undecided();
+        } else {
+            let come = self.late.iter().position(|late| self.is(&after(&self.names, &late.change), listed));
+            let Some(come) = come else {
                 return Err(format!(
-                    "{} has {listed:?}, and should have {:?}, perhaps after {:?}",
-                    self.directory, self.names, self.undecided
+                    "{} has {listed:?}, and should have {:?}, perhaps after {:?} or one of {:?}",
+                    self.directory, self.names, self.undecided, self.late
                 ));
-            }
+            };
+            let Late { change, made } = self.late.remove(come);
+            self.files.extend(made);
+            carry_out(&mut self.names, &change);
+            self.leave_undecided();
         }
         for (name, key) in &self.names {
             if let Some(known) = self.files.get_mut(key) {
@@ -192,6 +210,16 @@ impl Owned {
             }
         }
         Ok(())
+    }
+
+    /// What was undecided has not been done, and may be later.
+    fn leave_undecided(&mut self) {
+        let made = match &self.undecided {
+            Some(Undecided::Create { key, .. }) => self.files.get(key).map(|known| (*key, known.clone())),
+            _ => None,
+        };
+        self.late.extend(self.undecided.clone().map(|change| Late { change, made }));
+        self.decide(false);
     }
 
     fn is(&self, names: &Names, listed: &BTreeMap<String, FileId>) -> bool {
