@@ -33,6 +33,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(200);
 /// For so long a request is asked again that nobody answers.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// After this time a node is asked again that has no room, or has to hear something from the manager first.
+pub(crate) const BUSY: Duration = Duration::from_millis(50);
 /// Requests to a node without an answer: under what a node takes of one connection.
 const MOST_PENDING: usize = 400;
 
@@ -290,7 +292,7 @@ impl Nodes {
     }
 
     /// Asks a target of the node there about an object, which `shown` is shown for. A connection that has ended is made again once, so it
-    /// may be done twice; a node that cannot be reached then is not waited for.
+    /// may be done twice; a node that cannot be reached then is not waited for. One that has no room or no keys yet is.
     pub async fn ask_of_object(
         &self,
         address: &str,
@@ -302,12 +304,18 @@ impl Nodes {
         let shown = shown(object, rights);
         let payload = if payload.is_empty() { Vec::new() } else { vec![payload.to_vec().into()] };
         let request = Request { command: asked.command(), body: asked.body()?, payload, most: 0 };
-        let once = || self.ask_once(address, &request, Some(&shown));
-        let (answer, ..) = match once().await {
-            Err(error) if error.kind == Kind::Disconnected => once().await,
-            answer => answer,
-        }?;
-        ObjectAnswer::read(&answer.body, answer.payload)
+        let clock = &self.shared.env.clock;
+        let (mut is_again, end) = (false, clock.now() + self.shared.patience);
+        loop {
+            match self.ask_once(address, &request, Some(&shown)).await {
+                Err(error) if error.kind == Kind::Disconnected && !is_again => is_again = true,
+                Err(error) if error.kind == Kind::Busy && clock.now() < end => clock.sleep(BUSY).await,
+                answer => {
+                    let (answer, ..) = answer?;
+                    return ObjectAnswer::read(&answer.body, answer.payload);
+                }
+            }
+        }
     }
 
     /// The same as [`Nodes::ask`], once.

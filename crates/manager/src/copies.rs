@@ -197,9 +197,9 @@ impl Copies {
         self.write(manager, BESIDE, is_better).await
     }
 
-    /// Whether none are written though the manager's process has targets. Those of others may have no keys yet when they are first heard of.
-    pub(crate) fn are_missing_here(&self) -> bool {
-        self.on.is_empty() && !self.beside.here().is_empty()
+    /// Whether there are none that are written.
+    pub(crate) fn are_none(&self) -> bool {
+        self.on.is_empty()
     }
 
     /// The same when time has passed: more of what there is, and also where writing failed some time ago.

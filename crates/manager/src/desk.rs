@@ -171,7 +171,7 @@ pub async fn serve(
             for (answer, result) in answers.into_iter().zip(results) {
                 tell(answer, result).await;
             }
-        } else if is_reported && copies.are_missing_here() {
+        } else if is_reported && copies.are_none() {
             // A target that can have one may have come to be there.
             copies.keep(manager).await?;
         }

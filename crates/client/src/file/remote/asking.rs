@@ -5,7 +5,7 @@ use super::{Shared, restarted};
 use crate::file::components::Slice;
 use crate::file::leave::{LOOKED, is_silent};
 use crate::granted::{self, strange_answer};
-use crate::nodes::Request;
+use crate::nodes::{BUSY, Request};
 use crate::way::PAUSE;
 use forebay_env::race::{First, race};
 use forebay_model::object::{Attribute, FIRST_FENCE};
@@ -313,7 +313,7 @@ impl Shared {
                 Err(error) if error.kind == Kind::Stale => return Err(self.why_stale(target, error).await),
                 // It has to hear of an epoch first, or has no room.
                 Err(error) if error.kind == Kind::Busy && clock.now() < end => {
-                    clock.sleep(Duration::from_millis(50)).await;
+                    clock.sleep(BUSY).await;
                 }
                 // It may be elsewhere by now, and another one there, of which nobody may do that.
                 Err(error) if error.kind == Kind::Disconnected || error.kind == Kind::Forbidden && !is_looked_up => {

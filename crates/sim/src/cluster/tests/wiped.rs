@@ -4,6 +4,7 @@ use super::*;
 use crate::seeds;
 use forebay_env::Random;
 use forebay_manager::recover::What;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often the manager loses its disk.
@@ -143,6 +144,50 @@ fn outcome_45_whenever_the_manager_loses_its_disk_all_that_was_answered_is_there
             });
         }
     });
+}
+
+/// The power goes everywhere. Who waited for the manager asks before nodes are there, and while they are first heard of and have no keys
+/// yet; a moment later all that was answered is in copies.
+#[test]
+fn what_is_answered_while_all_come_back_is_in_copies_a_moment_after_nodes_are_there() {
+    let answered_meanwhile = Cell::new(0);
+    seeds::each(12, |seed| {
+        let world = Rc::new(World::new(seed));
+        let cluster = Cluster::new(world.clone(), ClusterSpec { copies: true, ..spec(4) });
+        world.run_for(Duration::from_secs(5));
+        let random = world.random();
+        cluster.crash_manager();
+        (0..4).for_each(|node| cluster.crash_node(node));
+        cluster.restart_manager();
+        let (host, files) = cluster.client("waits");
+        let made: Rc<RefCell<Vec<String>>> = Rc::default();
+        host.env().spawner.detach({
+            let (made, clock) = (made.clone(), world.clock());
+            async move {
+                for nth in 0.. {
+                    let path = format!("/d{nth}");
+                    match files.make_directory(&path, 0o755).await {
+                        Ok(_) => made.borrow_mut().push(path),
+                        Err(_) => clock.sleep(Duration::from_millis(20)).await,
+                    }
+                }
+            }
+        });
+        world.run_for(Duration::from_millis(random.below(500)));
+        let before = made.borrow().len();
+        (0..4).for_each(|node| cluster.restart_node(node));
+        answered_meanwhile.set(answered_meanwhile.get() + made.borrow().len() - before);
+        world.run_for(Duration::from_millis(200));
+        host.crash();
+        let recovered = cluster.wipe_manager();
+        assert_eq!(recovered.findings, [], "seed {seed}");
+        let (_host, files) = cluster.client("reads");
+        for path in made.take() {
+            let files = files.clone();
+            world.run(async move { files.stat(&path).await.unwrap_or_else(|error| panic!("{path}: {error}")) });
+        }
+    });
+    assert!(!seeds::are_the_suites() || answered_meanwhile.get() > 12, "{}", answered_meanwhile.get());
 }
 
 #[test]
