@@ -128,6 +128,18 @@ impl Open {
     fn is_listened_for(&self) -> bool {
         self.told.serial > 0
     }
+
+    /// Whether anything is kept of it, or is just being taken up.
+    fn keeps(&self) -> bool {
+        let is_kept = self.times.values().any(|time| time.cached && !time.engine.is_shared());
+        is_kept || self.coming_to_keep > 0 || self.is_turning && self.may_keep() > Caching::Nothing
+    }
+
+    /// The manager is told that no more is kept than this, so no more may be kept before it says so again: also if what is in the way
+    /// now, as another time that it is open, is not any more.
+    fn lower(&mut self, kept: Caching) {
+        self.told.caching = self.told.caching.min(kept);
+    }
 }
 
 impl Keeper {
@@ -286,6 +298,11 @@ impl Keeper {
         if is_asked {
             let keeps = times.iter().any(|time| !time.engine.is_shared());
             let caching = kept_by(keeps, write);
+            if let Some(open) =
+                self.files.borrow_mut().get_mut(&file).filter(|open| open.nth == nth && open.told == told)
+            {
+                open.lower(caching);
+            }
             self.say(Kept { file, caching: Some(caching), serial: told.serial, write }).await;
         }
         let mut files = self.files.borrow_mut();
@@ -480,13 +497,13 @@ impl Keeper {
 
     /// What is kept of files with higher numbers than this, as far as it can be said at a time, and one more.
     fn kept_behind(&self, after: Option<FileId>) -> Vec<Kept> {
-        let files = self.files.borrow();
-        let behind = files.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let mut files = self.files.borrow_mut();
+        let behind = files.range_mut((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
         let listened = behind.filter(|(_, open)| open.is_listened_for()).take(MOST_KEPT + 1);
         let kept = listened.map(|(file, open)| {
-            let keeps = open.times.values().any(|time| time.cached && !time.engine.is_shared());
             let writes = open.writes() || open.coming_to_write > 0;
-            let caching = kept_by(keeps || open.coming_to_keep > 0, writes);
+            let caching = kept_by(open.keeps(), writes);
+            open.lower(caching);
             Kept { file: *file, caching: Some(caching), serial: open.told.serial, write: writes }
         });
         kept.collect()
