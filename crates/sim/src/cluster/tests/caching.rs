@@ -416,3 +416,49 @@ fn a_reader_keeps_what_it_reads_again_when_the_same_client_has_closed_what_it_wr
         assert_eq!(read(&reader, 0, 1000).await, vec![3; 1000]);
     });
 }
+
+/// What a client said that it keeps, while it had a file open twice, is all that it keeps when it has closed one of them: whoever heard
+/// that calls nothing back.
+#[test]
+fn who_said_that_it_keeps_nothing_takes_nothing_up_again_of_which_the_manager_does_not_know() {
+    for is_another_manager in [true, false] {
+        let world = Rc::new(World::new(82));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let ((_host, files), (_other, others)) = (cluster.client("client"), cluster.client("other"));
+        let reader = world.run({
+            let writer = begun(&cluster, &files, 100_000);
+            let reader = opened(&cluster, &files, false);
+            async move {
+                writer.close().await.expect("it is durable");
+                reader
+            }
+        });
+        let writer = opened(&cluster, &files, true);
+        assert!(writer.engine().is_shared() && reader.engine().is_shared());
+        match is_another_manager {
+            true => {
+                cluster.crash_manager();
+                world.run_for(Duration::from_secs(1));
+                cluster.restart_manager();
+            }
+            // It may keep all again when another one has gone, and says that it does not.
+            false => {
+                let other = opened(&cluster, &others, false);
+                world.run(async move { other.close().await }).expect("it only read");
+            }
+        }
+        world.run_for(Duration::from_secs(3));
+        // How long the file is is kept as well.
+        let (other, reader) = world.run(async move {
+            writer.close().await.expect("it wrote nothing");
+            read(&reader, 0, 100_000).await;
+            let other = others.open_to_write("/x", cached()).await.expect("it opens");
+            write(&other, 50_000, 3, 100_000).await;
+            other.flush().await.expect("it is durable");
+            (other, reader)
+        });
+        let found = world.run(async move { read(&reader, 50_000, 100_000).await });
+        assert!(found == vec![3; 100_000], "another manager: {is_another_manager}");
+        drop(other);
+    }
+}
