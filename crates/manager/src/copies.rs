@@ -197,17 +197,17 @@ impl Copies {
         self.write(manager, BESIDE, is_better).await
     }
 
-    /// Whether there are none that are written.
-    pub(crate) fn are_none(&self) -> bool {
-        self.on.is_empty()
-    }
-
     /// The same when time has passed: more of what there is, and also where writing failed some time ago.
     pub async fn tick(&mut self, manager: &mut Manager) -> Result<()> {
         let is_better = self.is_better(manager);
         self.write(manager, AT_ONCE, is_better).await?;
         self.clear_some(manager);
         Ok(())
+    }
+
+    /// Whether there are none that are written.
+    pub(crate) fn are_none(&self) -> bool {
+        self.on.is_empty()
     }
 
     /// On an error nothing can be read from the engine. A target that cannot be written is none.

@@ -347,10 +347,14 @@ impl Keeper {
         let mut turned = Vec::new();
         // What the manager does not wait for any more it does not tell again.
         self.early.borrow_mut().retain(|file, _| called.files.iter().any(|told| told.file == *file));
-        for told in called.files {
+        for mut told in called.files {
             let mut files = self.files.borrow_mut();
             match files.get_mut(&told.file) {
                 Some(open) if told.serial >= open.told.serial => {
+                    if told.serial == open.told.serial {
+                        // It was sent before the manager heard that less is kept.
+                        told.caching = told.caching.min(open.told.caching);
+                    }
                     if told.caching == Caching::Nothing {
                         // Nothing that others write from now on is missed, however long it takes to give way.
                         open.times.values().filter(|time| time.cached).for_each(|time| time.engine.forget());
