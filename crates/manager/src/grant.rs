@@ -97,8 +97,8 @@ impl Manager {
 
     /// With what each target is asked about itself: for everybody who is told of the map.
     pub(crate) fn targets(&mut self, now: Now, by: &Principal) -> Result<Vec<Component>> {
-        let there = self.told_map().targets.into_iter().filter(|target| target.state != TargetState::Gone);
-        let targets: Vec<TargetId> = there.map(|target| target.target).collect();
+        let there = self.cluster.targets.iter().filter(|(_, now)| now.record.state != TargetState::Gone);
+        let targets: Vec<TargetId> = there.map(|(target, _)| *target).collect();
         let mut granting = self.granting(now, by)?;
         let bytes = 0..0;
         let allowed = |target| granting.capability(target, (ITSELF, 0), (Rights::GET_ATTRIBUTES, bytes.clone()));

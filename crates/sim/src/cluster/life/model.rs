@@ -214,11 +214,13 @@ impl Owned {
 
     /// What was undecided has not been done, and may be later.
     fn leave_undecided(&mut self) {
-        let made = match &self.undecided {
-            Some(Undecided::Create { key, .. }) => self.files.get(key).map(|known| (*key, known.clone())),
-            _ => None,
-        };
-        self.late.extend(self.undecided.clone().map(|change| Late { change, made }));
+        if let Some(change) = self.undecided.clone() {
+            let made = match &change {
+                Undecided::Create { key, .. } => self.files.get(key).map(|known| (*key, known.clone())),
+                _ => None,
+            };
+            self.late.push(Late { change, made });
+        }
         self.decide(false);
     }
 
