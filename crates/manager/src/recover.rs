@@ -42,6 +42,8 @@ type Hash = [u8; 16];
 /// What was found on targets.
 #[derive(Debug, Default)]
 pub struct Seen {
+    /// Those that were looked at.
+    pub targets: BTreeSet<TargetId>,
     /// What copies say together.
     pub chain: Chain,
     /// The components of files.
@@ -115,6 +117,12 @@ pub enum What {
         /// Whether the others make up for them.
         is_enough: bool,
     },
+    /// Components of a file that are not on their targets, which were looked at: they are holes, to which nothing was ever written, or
+    /// what was on these targets is lost.
+    Unwritten {
+        /// Which, and on which target.
+        components: Vec<(u32, TargetId)>,
+    },
     /// It had no name, and has one in `/lost+found`.
     Nameless,
     /// No copy knew it: it was made anew of what its components say, without its name.
@@ -136,7 +144,7 @@ pub fn recover(
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<Recovered> {
-    let Seen { chain, components, rings, heaps } = seen;
+    let Seen { targets, chain, components, rings, heaps } = seen;
     let fresh = || u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let cluster = chain.cluster().unwrap_or_else(fresh);
     // Nor has one that was made of the same copies, and is in none, the same openings.
@@ -178,7 +186,7 @@ pub fn recover(
     tree.make_unknown(&of_files);
     tree.name_all();
     tree.take_newer(&of_files, &writers, &lists::besides(&state)?, is_whole);
-    tree.find_lacking(&of_files, &rings, &heaps);
+    tree.find_lacking(&of_files, &rings, &heaps, &targets);
     tree.count();
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
     // Whoever was told of any before hears of a newer one, and of keys behind the last two: also by a manager that was made anew like

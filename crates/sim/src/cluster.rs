@@ -8,7 +8,6 @@ mod check;
 mod control;
 mod copies;
 pub mod life;
-#[cfg(test)]
 mod wipe;
 
 pub use control::SimControl;
@@ -89,6 +88,8 @@ pub struct Cluster {
 struct ManagerMachine {
     host: Host,
     engine: RefCell<Memory>,
+    /// Where the manager that runs is asked on its own machine.
+    desk: RefCell<Option<Desk>>,
 }
 
 struct NodeMachine {
@@ -200,7 +201,7 @@ impl Cluster {
         let mut engine = Memory::new();
         let created = Manager::create(&mut engine, 0xf0_4e_ba_11, spec.policy, world.clock().wall(), &*world.random());
         created.expect("a fresh engine has no cluster");
-        let manager = ManagerMachine { host, engine: RefCell::new(engine) };
+        let manager = ManagerMachine { host, engine: RefCell::new(engine), desk: RefCell::default() };
         let disk = |number| if number == 0 { first.clone() } else { spec.disk.clone() };
         let nodes = (0..spec.nodes).map(|number| NodeMachine::new(&world, &network, &spec, disk(number), number));
         let nodes = nodes.collect();
@@ -304,6 +305,7 @@ impl Cluster {
         let env = self.manager.host.env();
         let (errands, mut receiver) = mailbox();
         let desk = Desk::new(errands);
+        *self.manager.desk.borrow_mut() = Some(desk.clone());
         let engine = self.manager.engine.borrow().clone();
         let settings = self.spec.settings.clone();
         env.spawner.detach({

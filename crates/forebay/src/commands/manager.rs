@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::show::human;
 use crate::show::live::Live;
 use clap::{Args, Subcommand};
-use forebay_model::Result;
+use forebay_model::{Result, TargetId};
 use forebay_serve::recover::{Finding, Progress, Recovery, What, recover as make};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -112,16 +112,22 @@ fn recover(context: &mut Context, args: &RecoverArgs) -> Result<()> {
 
 /// A finding, as people read it.
 fn in_words(Finding { file, path, what }: &Finding) -> String {
+    let which = |components: &[(u32, TargetId)]| {
+        let each = components.iter().map(|(component, target)| format!("{component} on target {target}"));
+        each.collect::<Vec<String>>().join(", ")
+    };
     match what {
         What::Lacks { components, is_enough } => {
-            let which: Vec<String> =
-                components.iter().map(|(component, target)| format!("{component} on target {target}")).collect();
             let then = match is_enough {
                 true => "the others make up for that; `forebay target fail` has what a lost target had rebuilt",
                 false => "the others are not enough: serve these targets again, or restore it from elsewhere",
             };
-            format!("{path}: components were not found ({}): {then}", which.join(", "))
+            format!("{path}: components were not found ({}): {then}", which(components))
         }
+        What::Unwritten { components } => format!(
+            "{path}: components are not on their targets ({}): nothing was ever written there, which reads as zeros, or it is lost",
+            which(components)
+        ),
         What::Nameless => format!("{path}: had no name ({file})"),
         What::Unknown => format!("{path}: no copy knew it, and it was made of what its components say ({file})"),
         What::Newer { size } => format!("{path}: its components are newer than the copy, and it has {size} by them"),
@@ -135,6 +141,7 @@ fn as_json(recovery: &Recovery) -> Value {
     let finding = |Finding { file, path, what }: &Finding| {
         let (found, size, components, enough) = match what {
             What::Lacks { components, is_enough } => ("lacks_components", None, Some(components), Some(*is_enough)),
+            What::Unwritten { components } => ("not_on_targets", None, Some(components), None),
             What::Nameless => ("had_no_name", None, None, None),
             What::Unknown => ("in_no_copy", None, None, None),
             What::Newer { size } => ("newer_than_copy", Some(size.0), None, None),

@@ -43,7 +43,8 @@ pub async fn has_copies(on: &impl Targets) -> Result<bool> {
 /// Looks at all that is on targets but rings and heaps.
 pub async fn look(on: &impl Targets, mut told: impl FnMut(Progress)) -> Result<Seen> {
     let targets = on.targets();
-    let (mut seen, mut copies) = (Seen::default(), BTreeMap::new());
+    let mut seen = Seen { targets: targets.iter().copied().collect(), ..Seen::default() };
+    let mut copies = BTreeMap::new();
     for (at, target) in targets.iter().copied().enumerate() {
         told(Progress { targets: (at, targets.len()), objects: seen.components.len() as u64 });
         for info in objects(on, target, VOLUME, None).await? {

@@ -219,6 +219,27 @@ fn what_lacks_components_is_named_with_whether_the_others_are_enough() {
     assert_eq!(tree(&mut next), tree(&mut stage), "it is there all the same");
 }
 
+/// A component to which nothing was ever written is not made: only a target that was not looked at lacks it for sure.
+#[test]
+fn what_is_not_on_targets_that_were_looked_at_is_told_apart_from_what_was_not_found() {
+    let mut stage = full();
+    let shelf = copied(&mut stage);
+    let mut seen = seen(&mut stage, Some(&shelf));
+    let file = stage.stat(&root(), Place::path("v-b")).unwrap().file;
+    let all: Vec<(u32, TargetId)> = layouts(&stage.engine)[&file].components();
+    seen.components.retain(|it| component_of(it.object).0 != file);
+    let whats = |found: &Recovered| {
+        found.findings.iter().filter(|it| it.file == file).map(|it| it.what.clone()).collect::<Vec<What>>()
+    };
+    let (away, there) = all.split_at(1);
+    seen.targets.extend(there.iter().map(|(_, target)| *target));
+    let (found, _) = recovered(&stage, seen);
+    let lacks = |what: &What| matches!(what, What::Lacks { components, .. } if components == away);
+    let unwritten = What::Unwritten { components: there.to_vec() };
+    let told = whats(&found);
+    assert!(told.len() == 2 && told.contains(&unwritten) && told.iter().any(lacks), "{told:?} of {all:?}");
+}
+
 #[test]
 fn without_any_copy_files_are_made_of_what_their_components_say() {
     let mut stage = full();

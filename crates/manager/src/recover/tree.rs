@@ -303,6 +303,7 @@ impl Tree {
         of_files: &BTreeMap<FileId, Vec<Component>>,
         rings: &BTreeSet<(TargetId, ObjectId)>,
         heaps: &BTreeSet<(TargetId, ObjectId)>,
+        looked_at: &BTreeSet<TargetId>,
     ) {
         for (file, layout) in &self.layouts {
             let Some(Inode { attributes, written: true, .. }) = self.inodes.get(file) else { continue };
@@ -320,8 +321,16 @@ impl Tree {
                     }
                 }
             };
-            let lacking: Vec<(u32, TargetId)> =
-                layout.components().into_iter().filter(|(number, target)| !is_there(*number, *target)).collect();
+            // Rings and heaps are made with their names.
+            let may_be_hole = |component: u32, target: TargetId| {
+                attributes.kind == FileKind::File && layout.absence(component).is_none() && looked_at.contains(&target)
+            };
+            let not_there = layout.components().into_iter().filter(|(number, target)| !is_there(*number, *target));
+            let (unwritten, lacking): (Vec<_>, Vec<_>) =
+                not_there.partition(|(number, target)| may_be_hole(*number, *target));
+            if !unwritten.is_empty() {
+                self.found.push((*file, What::Unwritten { components: unwritten }));
+            }
             if lacking.is_empty() {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! The life of a cluster, by chance: clients work on files of their own and on files that they share, while machines lose
 //! their power, processes are killed, disks fail, networks part and come together, links are bad, the manager dies in the middle
-//! of a commit, and clients die in the middle of a write. Then everything is healed, and what has to hold is checked.
+//! of a commit, or loses its disk, and clients die in the middle of a write. Then everything is healed, and what has to hold is checked.
 //!
 //! Checked all the time: each operation ends in time, well or with an error that says that something was not there; what is
 //! read is what may be there; what several clients do with cells of a file is linearizable. Checked at the end, beside a plain
@@ -79,6 +79,10 @@ pub struct Tally {
     pub disks_failed: u64,
     /// Nodes that came back at another address.
     pub nodes_moved: u64,
+    /// Managers that lost their disk, and were made anew.
+    pub wiped: u64,
+    /// Of these, while a node was away.
+    pub wiped_beside: u64,
     /// Clients that died.
     pub clients_lost: u64,
     /// Files read while a node was gone.
@@ -122,6 +126,8 @@ impl Tally {
         self.commits_cut += other.commits_cut;
         self.disks_failed += other.disks_failed;
         self.nodes_moved += other.nodes_moved;
+        self.wiped += other.wiped;
+        self.wiped_beside += other.wiped_beside;
         self.clients_lost += other.clients_lost;
         self.degraded += other.degraded;
         self.left += other.left;
@@ -161,7 +167,8 @@ fn live_with(
     let extent = chances.extent();
     let some = |(least, more): (u64, u64)| (least + random.below(more)) as usize;
     let (nodes, clients) = (some(extent.nodes), some(extent.clients));
-    let cluster = Cluster::new(world.clone(), extent.cluster((nodes as u32, chances.targets), settings));
+    let spec = extent.cluster((nodes as u32, chances.targets), settings, chances.wipes);
+    let cluster = Cluster::new(world.clone(), spec);
     let machine = cluster.client_machine("first");
     let common = Rc::new(Common {
         owned: (0..clients).map(|n| RefCell::new(Owned::new(format!("/c{n}")))).collect(),
@@ -177,16 +184,17 @@ fn live_with(
         rotten: Cell::new(false),
     });
     begin(&cluster, &machine, &common);
-    let keeper = cluster.client_machine("keeper");
-    // One client does it all, as in a server.
-    for care in [Care::Mend, Care::Rebuild, Care::Move, Care::Scrub] {
-        keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone(), care));
-    }
-    let mut faults = Faults::new(&cluster, common.clone(), nodes, clients);
+    let mut faults = Faults::new(&cluster, common.clone(), (nodes, clients), chances.wipes);
     for _ in 0..chances.steps {
         step(&mut faults, &*random);
     }
     faults.end_all();
+    if chances.wipes {
+        // Once at least, and perhaps while the others still find one another again.
+        world.run_for(Duration::from_millis(random.below(5_000)));
+        faults.wipe_manager();
+        faults.end_all();
+    }
     common.stop.set(true);
     let end = world.now() + 2 * common.deadline.get();
     while faults.clients.iter().any(|client| client.working.get()) {
@@ -201,7 +209,16 @@ fn live_with(
     (tally, world.trace())
 }
 
-/// What is done for files beside all that happens.
+/// A client that does for files what is done for them beside all that happens. It does all of it, as in a server.
+fn keeper(cluster: &Cluster, common: &Rc<Common>, name: &str) -> ClientMachine {
+    let keeper = cluster.client_machine(name);
+    for care in [Care::Mend, Care::Rebuild, Care::Move, Care::Scrub] {
+        keeper.host.env().spawner.detach(keep(keeper.files.clone(), common.clone(), care));
+    }
+    keeper
+}
+
+/// What is done for files.
 #[derive(Clone, Copy)]
 enum Care {
     /// What is left half written is mended.

@@ -28,19 +28,22 @@ pub struct Chances {
     pub is_short: bool,
     /// Targets of each node.
     pub targets: u32,
+    /// Whether the manager has copies on targets, and loses its disk beside faults.
+    pub wipes: bool,
 }
 
 impl Chances {
     /// Each client has its own files.
-    pub const ALONE: Chances = Chances { steps: 40, shared: 0, drains: false, is_short: false, targets: 1 };
+    pub const ALONE: Chances =
+        Chances { steps: 40, shared: 0, drains: false, is_short: false, targets: 1, wipes: false };
     /// Clients have files together as well.
-    pub const TOGETHER: Chances = Chances { steps: 50, shared: 2, drains: false, is_short: false, targets: 1 };
+    pub const TOGETHER: Chances = Chances { steps: 50, shared: 2, ..Chances::ALONE };
     /// Some target always drains.
-    pub const DRAINING: Chances = Chances { steps: 40, shared: 1, drains: true, is_short: false, targets: 1 };
+    pub const DRAINING: Chances = Chances { shared: 1, drains: true, ..Chances::ALONE };
     /// Nodes have several targets: all of a node's are gone at once, or one of them.
-    pub const SEVERAL: Chances = Chances { steps: 40, shared: 1, drains: false, is_short: false, targets: 3 };
+    pub const SEVERAL: Chances = Chances { shared: 1, targets: 3, ..Chances::ALONE };
     /// A bit of everything, in little time.
-    pub const SHORT: Chances = Chances { steps: 12, shared: 1, drains: false, is_short: true, targets: 1 };
+    pub const SHORT: Chances = Chances { steps: 12, shared: 1, is_short: true, ..Chances::ALONE };
 
     pub(super) fn extent(&self) -> Extent {
         if self.is_short { Extent::SHORT } else { Extent::WHOLE }
@@ -134,7 +137,7 @@ impl Extent {
     }
 
     /// The cluster of a life.
-    pub(super) fn cluster(&self, (nodes, targets): (u32, u32), settings: Settings) -> ClusterSpec {
+    pub(super) fn cluster(&self, (nodes, targets): (u32, u32), settings: Settings, copies: bool) -> ClusterSpec {
         let network = NetworkSpec {
             connect_limit: Duration::from_secs(2),
             silence: Duration::from_secs(2),
@@ -160,7 +163,7 @@ impl Extent {
             },
             settings,
             credit: Bytes::kib(128),
-            copies: false,
+            copies,
         }
     }
 }

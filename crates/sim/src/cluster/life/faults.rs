@@ -1,6 +1,6 @@
 //! Faults by chance, each with its end: machines that lose their power or their processes, disks that fail or are slow, cuts,
 //! bad links, targets that drain, a manager that stops in the middle of a commit, clients that die, processes that stop and go
-//! on much later, clocks that are set.
+//! on much later, clocks that are set, a manager that loses its disk.
 
 #[cfg(test)]
 use super::hand::DEADLINE;
@@ -10,6 +10,7 @@ use crate::disk::{Fault, Op};
 use crate::network::{Host, LinkSpec};
 use forebay_client::control::Control;
 use forebay_env::Random;
+use forebay_manager::recover::What;
 use forebay_model::{Moment, Rate};
 use forebay_wire::control::Change;
 use forebay_wire::control::cluster::{SetTarget, TargetState};
@@ -23,9 +24,13 @@ pub(super) struct Faults<'a> {
     common: Rc<Common>,
     random: Rc<dyn Random>,
     pub(super) clients: Vec<Client>,
+    keeper: ClientMachine,
+    wipes: bool,
     ends: Vec<(Moment, End)>,
     down: Vec<bool>,
     manager_down: bool,
+    /// Machines of those who said something of targets.
+    operators: Vec<Host>,
     names: u64,
 }
 
@@ -49,16 +54,26 @@ enum End {
 }
 
 impl<'a> Faults<'a> {
-    pub(super) fn new(cluster: &'a Cluster, common: Rc<Common>, nodes: usize, clients: usize) -> Faults<'a> {
+    /// The faults of so many nodes and clients; whether the manager loses its disk is one of them.
+    pub(super) fn new(
+        cluster: &'a Cluster,
+        common: Rc<Common>,
+        (nodes, clients): (usize, usize),
+        wipes: bool,
+    ) -> Faults<'a> {
+        let keeper = super::keeper(cluster, &common, "keeper");
         let random = cluster.world().random();
         let mut faults = Faults {
             cluster,
             common,
             random,
             clients: Vec::new(),
+            keeper,
+            wipes,
             ends: Vec::new(),
             down: vec![false; nodes],
             manager_down: false,
+            operators: Vec::new(),
             names: 0,
         };
         for client in 0..clients {
@@ -103,7 +118,7 @@ impl<'a> Faults<'a> {
         self.end_due();
         let most = if self.random.below(6) == 0 { 2 } else { 1 };
         let downs = self.down.iter().filter(|down| **down).count();
-        let happened = match self.random.below(18) {
+        let happened = match self.random.below(if self.wipes { 20 } else { 18 }) {
             0 if downs < most => self.stop_node(Cluster::crash_node, 8_000),
             1 if downs < most => self.stop_node(Cluster::kill_node, 8_000),
             2 if downs < most => self.stop_node(Cluster::stop_node, 3_000),
@@ -133,6 +148,7 @@ impl<'a> Faults<'a> {
             12 => self.stop_process(),
             13 => self.set_clocks(),
             14 => self.drain(),
+            18 | 19 => self.wipe_manager(),
             _ => false,
         };
         self.common.tally.borrow_mut().faults += u64::from(happened);
@@ -280,6 +296,12 @@ impl<'a> Faults<'a> {
         if self.ends.iter().any(|(_, end)| matches!(end, End::Client(there) if *there == number)) {
             return false;
         }
+        self.lose_client(number);
+        true
+    }
+
+    /// A client dies, and begins anew soon.
+    fn lose_client(&mut self, number: usize) {
         let host = &self.clients[number].machine.host;
         match self.random.below(2) {
             0 => host.crash(),
@@ -290,6 +312,68 @@ impl<'a> Faults<'a> {
         self.common.owned[number].borrow_mut().files.values_mut().for_each(|known| known.in_doubt = true);
         self.common.tally.borrow_mut().clients_lost += 1;
         self.ends.push((self.later(2_000), End::Client(number)));
+    }
+
+    /// The manager loses its disk, if it says that all it has answered is in copies, and is made anew of what targets have, perhaps
+    /// without those of nodes that are away. For that all nodes end; so do all clients, whose keys do. Whatever else fails goes on
+    /// failing.
+    pub(super) fn wipe_manager(&mut self) -> bool {
+        if self.manager_down {
+            return false;
+        }
+        let without_some = self.random.below(2) == 0;
+        let there: Vec<bool> = self.down.iter().map(|down| !down || !without_some).collect();
+        let copied_on = self.cluster.copied_on();
+        let has_copy = |place: usize| copied_on.contains(&self.cluster.target(place));
+        if !self.cluster.places().any(|place| there[self.cluster.node_of(place)] && has_copy(place)) {
+            return false;
+        }
+        self.keeper.host.crash();
+        for number in 0..self.clients.len() {
+            if !self.ends.iter().any(|(_, end)| matches!(end, End::Client(there) if *there == number)) {
+                self.lose_client(number);
+            }
+        }
+        std::mem::take(&mut self.operators).iter().for_each(Host::crash);
+        for (_, end) in &self.ends {
+            if let End::Disk(place) = end {
+                // Its target can be opened again.
+                self.cluster.disk(*place).heal();
+            }
+        }
+        let recovered = self.cluster.remade(|node| there[node]);
+        for found in &recovered.findings {
+            let is_known = match found.what {
+                // Who was writing was not answered how long it is.
+                What::Newer { .. } => true,
+                // What was given up was given up before, and what is away comes back.
+                What::Lacks { is_enough, .. } => is_enough || there.contains(&false),
+                // Whether nothing was to be there is seen when it is read.
+                What::Unwritten { .. } => true,
+                _ => false,
+            };
+            assert!(is_known, "all that was answered is in copies: {:?}", recovered.findings);
+        }
+        if self.random.below(2) == 0 {
+            self.cluster.restart_manager();
+        } else {
+            self.manager_is_down(50 + self.random.below(6_000));
+        }
+        for node in (0..self.down.len()).filter(|node| !self.down[*node]) {
+            self.cluster.node_host(node).restart();
+            self.cluster.begin_node(node);
+        }
+        self.names += 1;
+        self.keeper = super::keeper(self.cluster, &self.common, &format!("keeper{}", self.names));
+        // What somebody was about to say of targets nobody says any more.
+        for place in self.cluster.places() {
+            if !self.ends.iter().any(|(_, end)| matches!(end, End::Drain(there) if *there == place)) {
+                self.say(place, TargetState::Up);
+            }
+        }
+        let mut tally = self.common.tally.borrow_mut();
+        tally.wiped += 1;
+        tally.wiped_beside += u64::from(there.contains(&false));
         true
     }
 
@@ -346,6 +430,7 @@ impl<'a> Faults<'a> {
     fn say(&mut self, place: usize, state: TargetState) {
         self.names += 1;
         let machine = self.cluster.client_machine(&format!("operator{}", self.names));
+        self.operators.push(machine.host.clone());
         let set = SetTarget { target: self.cluster.target(place), state };
         let (control, clock) = (machine.control.clone(), machine.host.env().clock.clone());
         machine.host.env().spawner.detach(async move {

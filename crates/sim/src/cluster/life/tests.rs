@@ -46,6 +46,39 @@ fn files_are_what_was_acknowledged_where_nodes_have_several_targets_and_all_of_o
     lives(16, Chances::SEVERAL);
 }
 
+/// Lives lives in which the manager may lose its disk whenever it says that all it has answered is in copies, beside all that fails.
+fn lives_without_a_manager(count: u64, chances: Chances) -> Tally {
+    let tally = RefCell::new(Tally::default());
+    seeds::each(count, |seed| {
+        let (one, _) = live(seed, Chances { wipes: true, ..chances });
+        assert!(!seeds::are_the_suites() || one.operations > 0 && one.objects > 0, "hardly anything happened: {one:?}");
+        tally.borrow_mut().add(&one);
+    });
+    let tally = tally.into_inner();
+    println!("{tally:?}");
+    assert!(!seeds::are_the_suites() || tally.compared > 100_000 * count && tally.recovered > count, "{tally:?}");
+    tally
+}
+
+#[test]
+fn outcome_45_files_are_what_was_acknowledged_whatever_fails_where_the_manager_loses_its_disk_as_well() {
+    let tally = lives_without_a_manager(8, Chances { shared: 1, ..Chances::ALONE });
+    assert!(!seeds::are_the_suites() || tally.wiped > 20 && tally.wiped_beside > 0 && tally.cells > 300, "{tally:?}");
+}
+
+#[test]
+fn outcome_45_files_are_what_was_acknowledged_where_copies_and_components_move_when_the_manager_loses_its_disk() {
+    let tally = lives_without_a_manager(6, Chances::DRAINING);
+    assert!(!seeds::are_the_suites() || tally.wiped > 10 && tally.moved > 5, "{tally:?}");
+    lives_without_a_manager(4, Chances::SEVERAL);
+}
+
+#[test]
+fn outcome_45_what_was_acknowledged_is_there_after_any_of_60_short_lives_without_the_managers_disk() {
+    let tally = lives_without_a_manager(60, Chances::SHORT);
+    assert!(!seeds::are_the_suites() || tally.wiped > 60 && tally.wiped_beside > 2 && tally.cells > 300, "{tally:?}");
+}
+
 /// In each of these lives targets drain, one after the other, beside faults.
 #[test]
 fn targets_drain_beside_all_that_fails_and_hold_nothing_then() {
@@ -120,7 +153,7 @@ fn nothing_is_made_of_the_parity_of_a_stripe_of_which_a_write_failed() {
 fn an_intent_that_was_kept_twice_undoes_nothing_that_was_written_since() {
     for node in 0..4 {
         let (world, extent) = (Rc::new(World::new(7)), Chances::ALONE.extent());
-        let cluster = Cluster::new(world.clone(), extent.cluster((4, 1), extent.settings()));
+        let cluster = Cluster::new(world.clone(), extent.cluster((4, 1), extent.settings(), false));
         let machine = cluster.client_machine("writer");
         let policy = Policy { raid: Raid::Five, unit: Bytes::kib(4), targets: 4 };
         let files = machine.files.clone();

@@ -210,7 +210,7 @@ fn a_file_that_was_mended_before_anything_of_it_was_written_says_what_it_is_when
         file.close().await.expect("it is durable");
     });
     // Nothing was copied: all that is known of it is what its components say.
-    let recovered = cluster.remade();
+    let recovered = cluster.remade(|_| true);
     let found = recovered.findings.iter().find(|found| found.file == number && found.what == What::Unknown);
     assert!(found.is_some_and(|found| found.path.starts_with("/lost+found/")), "{:?}", recovered.findings);
 }
