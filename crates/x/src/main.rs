@@ -7,6 +7,7 @@
 
 mod check;
 mod doors;
+mod fuzz;
 mod layering;
 mod lexer;
 mod links;
@@ -27,6 +28,9 @@ const USAGE: &str = "usage: cargo x VERB
                                           simulate: one seed, or as many as asked for; --promise: a ring with a promise
                                           beside everything else, instead of crashes and damage; --cluster: whole
                                           clusters whose machines fail, --short: with far less in each life
+  fuzz [--seconds N] [--keep] [INPUT...]  look for bytes that break what takes them, 60 s for each input; --keep: what
+                                          reached something of its own is given again by the tests
+  fuzz INPUT FILE                         give an input the bytes of a file
   bench ...                               forebay bench, optimised
   bench page-stores ...                   a heap beside redb, fjall and RocksDB, in benches/page_stores
   dev                                     serve a cluster of a manager and five nodes on this machine, kept in target/dev
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ("check", [only]) if only == "--rules" => check::check(&root, true),
         ("test", rest) => test::test(&root, rest),
         ("sim", rest) => run::sim(&root, rest),
+        ("fuzz", rest) => fuzz::fuzz(&root, rest),
         ("bench", rest) => run::bench(&root, rest),
         ("dev", rest) => run::dev(&root, rest),
         ("help" | "--help" | "-h", _) => {

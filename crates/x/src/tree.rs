@@ -112,7 +112,7 @@ impl Tree {
                 let entry = entry.map_err(|e| format!("{} cannot be listed: {e}", directory.display()))?;
                 let path = entry.path();
                 let relative = path.strip_prefix(root).map_err(|e| e.to_string())?.to_string_lossy().into_owned();
-                if matches!(relative.as_str(), ".git" | "target" | "benches/page_stores/target") {
+                if matches!(relative.as_str(), ".git" | "target" | "benches/page_stores/target" | "fuzz/target") {
                     continue;
                 }
                 // Not through symbolic links, which may lead round in a circle.
