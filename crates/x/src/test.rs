@@ -1,4 +1,4 @@
-//! `cargo x test`: the house rules and all tests; the last line counts them.
+//! `cargo x test`: the house rules and all tests; the last lines name those that failed, and count all.
 //!
 //! Tests run in two lanes, for most of them wait: in the first one, one program after the other, those that use the machine; in the
 //! second one those of the simulator, which only compute, with what time the others leave.
@@ -18,11 +18,16 @@ struct Count {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// The names of those that failed.
+    names: Vec<String>,
 }
 
 impl Count {
-    /// Adds what a line of a test program reports: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+    /// Adds what a line of a test program reports: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`, or `test a::b ... FAILED`.
     fn add(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
+            self.names.push(name.to_string());
+        }
         let Some(report) = line.strip_prefix("test result: ") else { return };
         let report = report.split_once(". ").map_or(report, |(_, counts)| counts);
         for part in report.split(';') {
@@ -103,6 +108,7 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
     if !ended_well && count.failed == 0 {
         println!("not everything could be built or run, see above");
     }
+    count.names.iter().for_each(|name| println!("failed: {name}"));
     println!("tests: {} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     let good = clean && ended_well && count.passed > 0;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -113,6 +119,7 @@ impl Count {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.names.extend(other.names.iter().cloned());
     }
 }
 
