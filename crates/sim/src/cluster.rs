@@ -167,11 +167,15 @@ async fn opened(machine: &NetworkEnv, disk: SimDisk) -> (Env, Rc<Target>) {
 #[derive(Clone)]
 struct Process {
     node: Rc<Node>,
-    /// The first of its targets.
-    #[cfg(test)]
-    target: Rc<Target>,
-    /// All of them.
     targets: Vec<Rc<Target>>,
+}
+
+#[cfg(test)]
+impl Process {
+    /// The first of its targets.
+    fn target(&self) -> &Rc<Target> {
+        &self.targets[0]
+    }
 }
 
 /// A client on a machine of its own, with the ways that its files go.
@@ -416,12 +420,7 @@ impl Cluster {
                 let node = node.clone();
                 async move { drop(node.serve(listening).await) }
             });
-            let told = RefCell::new(Some(Process {
-                node: node.clone(),
-                #[cfg(test)]
-                target: targets[0].clone(),
-                targets,
-            }));
+            let told = RefCell::new(Some(Process { node: node.clone(), targets }));
             node.keep_reporting(identity, manager, move |said| {
                 if said.is_ok()
                     && let Some(told) = told.borrow_mut().take()

@@ -16,7 +16,6 @@ pub(super) use component::{component, left_behind};
 use super::merge::Asked;
 use super::stripe::Table;
 use forebay_model::block::View;
-use forebay_model::ring::RingStatus;
 use forebay_model::{Error, Gap, Kind, Result, Timestamp};
 
 /// Whether an error says that what a target had is gone.
@@ -26,14 +25,15 @@ pub(super) fn is_of_a_lost_target(error: &Error) -> bool {
 
 /// Of which of these times the parity has nothing, and others have something.
 fn before_parity(asked: &Asked, whole: Gap) -> Option<Gap> {
-    before_parity_of(&asked.statuses, asked.spread.targets, whole)
+    let oldest: Vec<Option<Timestamp>> = asked.statuses.iter().map(|status| status.as_ref()?.oldest).collect();
+    before_parity_of(&oldest, whole)
 }
 
-/// The same as all parts say it now, the last of which is the parity.
-fn before_parity_of(statuses: &[Option<RingStatus>], parity: u32, whole: Gap) -> Option<Gap> {
-    let oldest = |status: &Option<RingStatus>| status.as_ref().and_then(|status| status.oldest);
-    let parity = oldest(&statuses[parity as usize]).unwrap_or(Timestamp::MAX);
-    let is_all = statuses.iter().filter_map(oldest).min() >= Some(parity);
+/// The same of parts with these oldest elements, the last of which is the parity. Where none has anything nobody knows whether there was
+/// something: each may have begun anew.
+fn before_parity_of(oldest: &[Option<Timestamp>], whole: Gap) -> Option<Gap> {
+    let parity = oldest.last().copied().flatten().unwrap_or(Timestamp::MAX);
+    let is_all = oldest.iter().flatten().min() >= Some(&parity);
     let last = Timestamp(parity.0.saturating_sub(1)).min(whole.last);
     (parity > whole.first && !is_all).then_some(Gap { last, ..whole })
 }
@@ -45,3 +45,6 @@ fn read<'a>(asked: &Asked, view: &View<'a>) -> Result<Option<(Table, &'a [u8])>>
     let bytes = view.bytes();
     Ok(Some((Table::read(&bytes[table.payload], asked.spread.targets)?, &bytes[xor.payload])))
 }
+
+#[cfg(test)]
+mod tests;

@@ -177,12 +177,12 @@ pub(in super::super) async fn left_behind(asked: &Asked, component: u32, inlet: 
     let whole = asked.gap_until_now(asked.gap_from(Timestamp::MIN).first);
     let status = replaced::status(&asked.ways[parity]).await?;
     if asked.last_of(component).is_none() {
-        let mut statuses: Vec<Option<RingStatus>> = Vec::new();
+        let mut oldest = Vec::new();
         for way in &asked.ways[..parity] {
-            statuses.push(replaced::status(way).await.ok());
+            oldest.push(replaced::status(way).await.ok().and_then(|status| status.oldest));
         }
-        statuses.push(Some(status.clone()));
-        if let Some(unknown) = before_parity_of(&statuses, asked.spread.targets, whole) {
+        oldest.push(status.oldest);
+        if let Some(unknown) = before_parity_of(&oldest, whole) {
             maker.tell(unknown).await;
         }
     }

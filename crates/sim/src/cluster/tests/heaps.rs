@@ -198,7 +198,7 @@ fn settle(cluster: &Cluster, reader: &ClientMachine, own: &mut Model, story: &St
 fn node_of(cluster: &Cluster) -> usize {
     let has = |node: &usize| {
         let process = cluster.nodes[*node].process.borrow();
-        process.as_ref().is_some_and(|process| !process.target.heap_names().is_empty())
+        process.as_ref().is_some_and(|process| !process.target().heap_names().is_empty())
     };
     (0..cluster.nodes.len()).find(has).expect("some node has the heap")
 }
@@ -293,7 +293,7 @@ fn a_heap_that_is_removed_is_gone_from_its_target_and_who_had_put_something_is_t
     let node = node_of(&cluster);
     world.run(async move { heaps.remove("/heap").await.expect("it is root") });
     let end = world.now() + Duration::from_secs(900);
-    while !cluster.nodes[node].process.borrow().as_ref().expect("it is up").target.heap_names().is_empty() {
+    while !cluster.nodes[node].process.borrow().as_ref().expect("it is up").target().heap_names().is_empty() {
         assert!(world.now() < end, "its target is told some time");
         world.run_for(Duration::from_secs(1));
     }
@@ -389,7 +389,7 @@ fn where_a_target_is_away_the_heaps_on_others_are_listed_and_it_is_said_which_ar
     let node = cluster
         .nodes
         .iter()
-        .position(|node| node.process.borrow().as_ref().expect("it is up").target.id() == targets["/heap"]);
+        .position(|node| node.process.borrow().as_ref().expect("it is up").target().id() == targets["/heap"]);
     cluster.kill_node(node.expect("one has it"));
     let list = world.run(async move { heaps.list().await.expect("the manager has them") });
     let is_away = |name: &String| targets[name] == targets["/heap"];

@@ -202,7 +202,7 @@ fn node_of(cluster: &Cluster) -> usize {
     (0..cluster.nodes.len())
         .find(|node| {
             let process = cluster.nodes[*node].process.borrow();
-            process.as_ref().is_some_and(|process| !process.target.status().is_empty())
+            process.as_ref().is_some_and(|process| !process.target().status().is_empty())
         })
         .expect("some node has the ring")
 }
@@ -280,7 +280,7 @@ fn a_ring_goes_to_a_target_that_admits_it_and_if_none_does_it_is_said_what_could
     // Only when all were full was it refused, and nothing of that was left behind.
     let rings_of = |node: usize| {
         let process = cluster.nodes[node].process.borrow();
-        process.as_ref().map_or(0, |process| process.target.status().len())
+        process.as_ref().map_or(0, |process| process.target().status().len())
     };
     let counts: Vec<usize> = (0..3).map(rings_of).collect();
     assert!(made > 0 && counts.iter().sum::<usize>() == made, "{made} are {counts:?}");
@@ -319,7 +319,7 @@ fn a_recorder_whose_capability_is_revoked_goes_on_with_another_and_one_whose_rin
     assert!(error.kind == Kind::Missing, "{error:?}");
     world.run_for(Duration::from_secs(600));
     let process = cluster.nodes[node].process.borrow();
-    assert!(process.as_ref().is_some_and(|process| process.target.status().is_empty()), "its space is free again");
+    assert!(process.as_ref().is_some_and(|process| process.target().status().is_empty()), "its space is free again");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn a_heap_on_a_target_that_drains_lies_elsewhere_then_with_its_history_and_all_i
     });
     // Where it was it is removed when nothing that was given out for it counts any more.
     world.run_for(Duration::from_secs(420));
-    let names = |node: usize| cluster.nodes[node].process.borrow().as_ref().expect("it is up").target.heap_names();
+    let names = |node: usize| cluster.nodes[node].process.borrow().as_ref().expect("it is up").target().heap_names();
     assert_eq!((names(first).len(), names(second).len()), (0, 1));
     cluster.crash_node(first);
     put(30);

@@ -16,7 +16,7 @@ fn alone(recording: &mut Recording, world: &World) {
 /// The time of the oldest that a node's part of the ring has.
 fn oldest(cluster: &Cluster, node: usize) -> Timestamp {
     let process = cluster.nodes[node].process.borrow();
-    let status = process.as_ref().expect("it is up").target.status();
+    let status = process.as_ref().expect("it is up").target().status();
     status.first().and_then(|ring| ring.oldest).unwrap_or(Timestamp::MIN)
 }
 

@@ -13,7 +13,7 @@ fn pins(cluster: &Cluster, ring: &Ring) -> Vec<Pin> {
 fn pins_on(cluster: &Cluster, nodes: &[usize]) -> Vec<usize> {
     let of = |node: &usize| {
         let process = cluster.nodes[*node].process.borrow();
-        let status = process.as_ref().expect("it is up").target.status();
+        let status = process.as_ref().expect("it is up").target().status();
         status.iter().map(|ring| ring.pins.len()).sum()
     };
     nodes.iter().map(of).collect()

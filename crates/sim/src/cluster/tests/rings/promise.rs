@@ -35,7 +35,7 @@ fn know_disks(cluster: &Cluster) {
     });
     let profile = measured.expect("it is sound");
     for node in &cluster.nodes {
-        let target = node.process.borrow().as_ref().expect("it is up").target.clone();
+        let target = node.process.borrow().as_ref().expect("it is up").target().clone();
         let profile = profile.clone();
         world.run(async move { target.set_profile(profile).await }).expect("it is kept");
     }
@@ -45,7 +45,7 @@ fn know_disks(cluster: &Cluster) {
 fn missed(cluster: &Cluster) -> u64 {
     let of_node = |node: usize| {
         let process = cluster.nodes[node].process.borrow();
-        process.as_ref().map_or(0, |process| process.target.status().iter().map(|ring| ring.missed_deadlines).sum())
+        process.as_ref().map_or(0, |process| process.target().status().iter().map(|ring| ring.missed_deadlines).sum())
     };
     (0..cluster.nodes.len()).map(of_node).sum::<u64>()
 }
@@ -139,7 +139,7 @@ fn outcome_31_a_ring_with_parity_loses_nothing_while_one_of_its_disks_is_a_hundr
         let others = nodes.iter().enumerate().filter(|(other, _)| *other != at);
         for (_, node) in others {
             let process = cluster.nodes[*node].process.borrow();
-            let status = process.as_ref().map(|process| process.target.status()).unwrap_or_default();
+            let status = process.as_ref().map(|process| process.target().status()).unwrap_or_default();
             assert!(status.iter().all(|ring| ring.missed_deadlines == 0), "{at}: node {node}");
         }
         recording.settle(&world);

@@ -229,7 +229,7 @@ fn a_striped_ring_is_read_in_the_order_of_recording_and_goes_on_without_a_target
     assert_eq!(status.next_sequence, recording.accepted.len() as u64);
     let each = |node: &usize| {
         let process = cluster.nodes[*node].process.borrow();
-        process.as_ref().map_or(0, |process| process.target.status().iter().map(|ring| ring.elements).sum::<u64>())
+        process.as_ref().map_or(0, |process| process.target().status().iter().map(|ring| ring.elements).sum::<u64>())
     };
     assert!(nodes.iter().all(|node| each(node) > 0), "each has a share");
     let found = read(&cluster, &ring);
@@ -317,7 +317,7 @@ fn a_tail_of_a_ring_over_several_targets_is_told_in_order_and_a_pin_is_one_on_al
             let process = cluster.nodes[*node].process.borrow();
             process
                 .as_ref()
-                .map_or(0, |process| process.target.status().iter().map(|ring| ring.pins.len()).sum::<usize>())
+                .map_or(0, |process| process.target().status().iter().map(|ring| ring.pins.len()).sum::<usize>())
         };
         nodes.iter().map(of).collect::<Vec<_>>()
     };

@@ -52,7 +52,7 @@ fn who_was_shut_out_of_a_ring_stays_out_where_nothing_is_known_of_objects_any_mo
     recording.settle(&world);
     let there = |cluster: &Cluster| {
         let process = cluster.nodes[node].process.borrow();
-        process.as_ref().map_or(0, |process| process.target.status().iter().map(|ring| ring.elements).sum::<u64>())
+        process.as_ref().map_or(0, |process| process.target().status().iter().map(|ring| ring.elements).sum::<u64>())
     };
     assert!(there(&cluster) > 0, "it records");
     // It cannot ask the manager for what counts from now on.
