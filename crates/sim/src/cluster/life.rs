@@ -81,7 +81,7 @@ pub struct Tally {
     pub nodes_moved: u64,
     /// Managers that lost their disk, and were made anew.
     pub wiped: u64,
-    /// Of these, while a node was away.
+    /// Of these, without the targets of a node that was away.
     pub wiped_beside: u64,
     /// Clients that died.
     pub clients_lost: u64,
