@@ -1,5 +1,6 @@
-//! What `cargo x fuzz` has found to reach something of its own, given to what takes it once more. Exempt from the lint about doors, like all tests: its subject
-//! is a file.
+//! What `cargo x fuzz` has found to reach something of its own, given to what takes it once more.
+//!
+//! Exempt from the lint about doors: its subject are files.
 
 #![allow(clippy::disallowed_methods)]
 

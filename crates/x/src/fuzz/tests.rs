@@ -19,6 +19,15 @@ fn what_is_asked_for_is_understood_or_refused() {
 }
 
 #[test]
+fn of_each_input_something_is_kept_and_of_nothing_else() {
+    let corpus = crate::tree::root().join("fuzz/corpus");
+    let mut kept: Vec<String> =
+        std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    kept.sort();
+    assert_eq!(kept, INPUTS.map(|input| format!("{input}.hex")));
+}
+
+#[test]
 fn what_is_kept_is_unpacked_as_it_was() {
     let all = [&b""[..], b"\x00", b"\xff\x01abc"];
     for bytes in all {
