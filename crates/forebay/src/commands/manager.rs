@@ -125,7 +125,8 @@ fn in_words(Finding { file, path, what }: &Finding) -> String {
             format!("{path}: components were not found ({}): {then}", which(components))
         }
         What::Unwritten { components } => format!(
-            "{path}: components are not on their targets ({}): nothing was ever written there, which reads as zeros, or it is lost",
+            "{path}: components are not on their targets ({}): either nothing was ever written there, which reads as \
+             zeros, or they lost it: read the file, and restore it from elsewhere if that is not what it was",
             which(components)
         ),
         What::Nameless => format!("{path}: had no name ({file})"),
@@ -135,27 +136,28 @@ fn in_words(Finding { file, path, what }: &Finding) -> String {
     }
 }
 
-/// The same for programs.
+/// A finding, as programs read it.
+fn finding_as_json(Finding { file, path, what }: &Finding) -> Value {
+    let (found, size, components, enough) = match what {
+        What::Lacks { components, is_enough } => ("lacks_components", None, Some(components), Some(*is_enough)),
+        What::Unwritten { components } => ("not_on_targets", None, Some(components), None),
+        What::Nameless => ("had_no_name", None, None, None),
+        What::Unknown => ("in_no_copy", None, None, None),
+        What::Newer { size } => ("newer_than_copy", Some(size.0), None, None),
+        What::Dangling => ("name_led_nowhere", None, None, None),
+    };
+    let components = components.map(|all| {
+        let each = all.iter().map(|(number, target)| json!({ "component": number, "target": target.to_string() }));
+        each.collect::<Vec<Value>>()
+    });
+    json!({
+        "name": path, "file": file.0, "found": found, "size_bytes": size, "components": components, "enough_left": enough,
+    })
+}
+
+/// All of it for programs.
 fn as_json(recovery: &Recovery) -> Value {
     let Recovery { recovered, copy, is_whole, behind, damaged, targets, lost, old, key } = recovery;
-    let finding = |Finding { file, path, what }: &Finding| {
-        let (found, size, components, enough) = match what {
-            What::Lacks { components, is_enough } => ("lacks_components", None, Some(components), Some(*is_enough)),
-            What::Unwritten { components } => ("not_on_targets", None, Some(components), None),
-            What::Nameless => ("had_no_name", None, None, None),
-            What::Unknown => ("in_no_copy", None, None, None),
-            What::Newer { size } => ("newer_than_copy", Some(size.0), None, None),
-            What::Dangling => ("name_led_nowhere", None, None, None),
-        };
-        let components = components.map(|all| {
-            all.iter()
-                .map(|(number, target)| json!({ "component": number, "target": target.to_string() }))
-                .collect::<Vec<Value>>()
-        });
-        json!({
-            "name": path, "file": file.0, "found": found, "size_bytes": size, "components": components, "enough_left": enough,
-        })
-    };
     json!({
         "cluster": format!("{:032x}", recovered.cluster),
         "copy": copy.map(|target| target.to_string()),
@@ -168,8 +170,11 @@ fn as_json(recovery: &Recovery) -> Value {
             .collect::<Vec<_>>(),
         "files": recovered.files, "directories": recovered.directories, "rings": recovered.rings,
         "heaps": recovered.heaps, "volumes": recovered.volumes,
-        "findings": recovered.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": recovered.findings.iter().map(finding_as_json).collect::<Vec<_>>(),
         "old": old.as_ref().map(|old| old.display().to_string()),
         "key": key.display().to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests;
