@@ -7,40 +7,53 @@ use forebay_env::race::{First, race};
 use forebay_manager::recover::look::{Targets, look};
 use forebay_manager::recover::{Recovered, Seen, recover};
 use forebay_manager::{Memory, Principal};
-use forebay_model::{Result, TargetId};
+use forebay_model::{Error, ObjectId, Result, TargetId};
 use forebay_node::network::TargetDoor;
 use forebay_node::objects::ObjectLink;
 use forebay_wire::control::{Question, Reply};
+use forebay_wire::heap::network::heap_of;
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectRequest};
+use forebay_wire::ring::ring_of;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A manager that says nothing for so long on its own machine does not run.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Targets that nobody serves.
-struct Opened(Vec<(TargetId, ObjectLink)>);
+/// Targets that nobody serves, with the rings and heaps that they have.
+struct Opened {
+    targets: Vec<(TargetId, ObjectLink)>,
+    rings: BTreeSet<(TargetId, ObjectId)>,
+    heaps: BTreeSet<(TargetId, ObjectId)>,
+}
 
 impl Opened {
     /// Opens these when their disks have ended what they were given before.
     async fn open(all: Vec<(NetworkEnv, SimDisk)>) -> Opened {
-        let mut opened = Vec::new();
+        let mut opened = Opened { targets: Vec::new(), rings: BTreeSet::new(), heaps: BTreeSet::new() };
         for (machine, disk) in all {
             let (env, target) = super::opened(&machine, disk).await;
-            let door = TargetDoor::open(&env, target);
-            opened.push((door.id(), door.objects()));
+            let id = target.id();
+            let status = target.status();
+            let rings = status.iter().filter_map(|ring| ring_of(&ring.spec.name));
+            opened.rings.extend(rings.map(|ring| (id, ring)));
+            opened
+                .heaps
+                .extend(target.heap_names().iter().filter_map(|(name, _)| heap_of(name)).map(|heap| (id, heap)));
+            opened.targets.push((id, TargetDoor::open(&env, target).objects()));
         }
-        Opened(opened)
+        opened
     }
 }
 
 impl Targets for Opened {
     fn targets(&self) -> Vec<TargetId> {
-        self.0.iter().map(|(target, _)| *target).collect()
+        self.targets.iter().map(|(target, _)| *target).collect()
     }
 
     async fn ask(&self, target: TargetId, ask: Ask) -> Result<ObjectAnswer> {
-        let (_, link) = self.0.iter().find(|(there, _)| *there == target).expect("it is one of these");
+        let (_, link) = self.targets.iter().find(|(there, _)| *there == target).expect("it is one of these");
         link.ask(ObjectRequest::new(target, ask), Arc::default())?.answer().await
     }
 }
@@ -87,7 +100,11 @@ impl Cluster {
             machine.host.restart();
             all.extend(machine.disks.iter().map(|(disk, _)| (machine.host.env(), disk.clone())));
         }
-        let seen = self.world.run(async move { look(&Opened::open(all).await, |_| ()).await });
+        let seen = self.world.run(async move {
+            let opened = Opened::open(all).await;
+            let seen = look(&opened, |_| ()).await?;
+            Ok::<_, Error>(Seen { rings: opened.rings, heaps: opened.heaps, ..seen })
+        });
         (0..self.nodes.len()).for_each(|node| self.kill_node(node));
         seen.expect("all of it can be read")
     }

@@ -16,6 +16,7 @@ mod spread;
 mod tails;
 mod two;
 mod unserved;
+mod wiped;
 
 use super::*;
 use crate::seeds;

@@ -99,17 +99,36 @@ fn a_heap_on_a_target_that_drains_lies_elsewhere_then_with_its_history_and_all_i
     });
 }
 
-/// A life of a heap that is moved again and again: how often it was, and how many transactions were committed and undone.
-fn life(seed: u64) -> (u32, [u64; 3]) {
+/// The manager loses its disk, if all it has answered is in copies, and is made anew of what targets have; whether that was so.
+fn wipe(cluster: &Cluster) -> bool {
+    if cluster.copied_on().is_empty() {
+        return false;
+    }
+    assert_eq!(cluster.wipe_manager().findings, []);
+    true
+}
+
+/// What a heap went through.
+#[derive(Default)]
+struct Lived {
+    moved: u32,
+    /// How often the manager lost its disk.
+    wiped: u32,
+    /// Transactions that were committed, undone, and left open.
+    counts: [u64; 3],
+}
+
+/// A life of a heap that is moved again and again, perhaps with a manager that loses its disk.
+fn life(seed: u64, wipes: bool) -> Lived {
     let world = Rc::new(World::new(seed));
     // In every other life, machines have two targets, and both die at once.
     let (nodes, targets) = if seed.is_multiple_of(2) { (NODES, 1) } else { (NODES / 2, 2) };
-    let cluster = Cluster::new(world.clone(), ClusterSpec { targets, ..super::super::spec(nodes) });
-    let reader = cluster.client_machine("reader");
+    let cluster = Cluster::new(world.clone(), ClusterSpec { targets, copies: wipes, ..super::super::spec(nodes) });
+    let mut reader = cluster.client_machine("reader");
     let heaps = reader.files.heaps();
     world.run(async move { heaps.create("/heap", HEAP_MODE, HeapSettings::default()).await.expect("there is room") });
     let chance = world.random();
-    let moved = Rc::default();
+    let (moved, mut wiped) = (Rc::default(), 0);
     let mut keeper = Keeper::new(&cluster, "keeper", &moved);
     let mut counts = [0; 3];
     let mut own: [Model; 2] = Default::default();
@@ -122,7 +141,7 @@ fn life(seed: u64) -> (u32, [u64; 3]) {
         let stories = begin(&world, &*chance, &machines, &own, round);
         world.run_for(Duration::from_micros(chance.below(20_000)));
         let node = chance.below(u64::from(nodes)) as usize;
-        let fault = chance.below(9);
+        let (fault, before) = (chance.below(if wipes { 18 } else { 9 }), wiped);
         match fault {
             0 => cluster.network().partition(&[&keeper.machine.host], &[cluster.node_host(node)]),
             1 => cluster.network().cut(cluster.node_host(node), &keeper.machine.host),
@@ -131,6 +150,14 @@ fn life(seed: u64) -> (u32, [u64; 3]) {
             4 => keeper.machine.host.kill(),
             5 => cluster.crash_node(cluster.node_of(at)),
             6 => cluster.crash_manager(),
+            9.. if wipe(&cluster) => {
+                // Nobody's keys count any more.
+                let keys = machines.iter().chain([&keeper.machine, &reader]);
+                keys.for_each(|machine| machine.host.crash());
+                wiped += 1;
+                reader = cluster.client_machine(&format!("reader since {round}"));
+                keeper = Keeper::new(&cluster, &format!("keeper since {round}"), &moved);
+            }
             _ => {}
         }
         world.run_for(Duration::from_millis(chance.below(6000)));
@@ -144,7 +171,7 @@ fn life(seed: u64) -> (u32, [u64; 3]) {
             }
         }
         let end = world.now() + Duration::from_secs(300);
-        while stories.iter().any(|story| !story.is_over.get()) {
+        while wiped == before && stories.iter().any(|story| !story.is_over.get()) {
             assert!(world.now() < end, "it ends one way or the other");
             world.run_for(Duration::from_millis(100));
         }
@@ -177,22 +204,34 @@ fn life(seed: u64) -> (u32, [u64; 3]) {
         world.run_for(Duration::from_secs(10));
     }
     assert!(there(&home(&cluster, &reader)));
-    (keeper.moved.get(), counts)
+    Lived { moved: keeper.moved.get(), wiped, counts }
+}
+
+/// So many lives: what happened in all of them.
+fn lives(count: u64, wipes: bool) -> Lived {
+    let sum = RefCell::new(Lived::default());
+    seeds::each(count, |seed| {
+        let Lived { moved, wiped, counts } = life(seed, wipes);
+        let sum = &mut *sum.borrow_mut();
+        (sum.moved, sum.wiped) = (sum.moved + moved, sum.wiped + wiped);
+        sum.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    });
+    sum.into_inner()
 }
 
 #[test]
 fn what_was_committed_is_there_whole_while_the_heap_is_moved_whoever_is_cut_off_or_dies() {
-    let sums = RefCell::new((0, [0; 3]));
-    seeds::each(12, |seed| {
-        let (moved, counts) = life(seed);
-        let sums = &mut *sums.borrow_mut();
-        sums.0 += moved;
-        sums.1.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
-    });
-    let (moved, [committed, undone, unknown]) = *sums.borrow();
+    let Lived { moved, counts: [committed, undone, unknown], .. } = lives(12, false);
     println!("moved {moved} times, {committed} committed, {undone} undone, {unknown} not known");
     assert!(
         !seeds::are_the_suites() || moved > 24 && committed > 60 && undone > 12,
         "{moved}, {committed}, {undone}, {unknown}"
     );
+}
+
+#[test]
+fn outcome_45_heaps_have_what_was_committed_whenever_the_manager_loses_its_disk() {
+    let Lived { moved, wiped, counts: [committed, ..] } = lives(12, true);
+    println!("moved {moved} times, wiped {wiped} times, {committed} committed");
+    assert!(!seeds::are_the_suites() || wiped > 40 && moved > 12 && committed > 60, "{moved}, {wiped}, {committed}");
 }

@@ -10,7 +10,7 @@ use forebay_client::rings::PartState;
 use forebay_model::ring::Spread;
 
 /// Nobody records any more, and all that was accepted is durable.
-fn over(world: &World, mut recording: Recording) -> Past {
+pub(super) fn over(world: &World, mut recording: Recording) -> Past {
     recording.settle(world);
     recording.machine.host.kill();
     // Who is gone without a word is there for a while.
@@ -18,15 +18,20 @@ fn over(world: &World, mut recording: Recording) -> Past {
     recording.past(true)
 }
 
-fn all_of(cluster: &Cluster, past: &[Past]) -> Vec<(u64, u64)> {
+/// All that the ring has.
+pub(super) fn whole_answer_once_it_is_there(cluster: &Cluster) -> Vec<Found> {
     let world = cluster.world();
-    let found = loop {
+    loop {
         // Where a part goes elsewhere in the middle of it, it is asked again.
         match world.run(whole_answer_of(&opened(cluster, false), asked(world, String::new(), false))) {
             Err(error) if error.kind == Kind::Disconnected => world.run_for(Duration::from_millis(100)),
-            answer => break answer.expect("it is answered"),
+            answer => return answer.expect("it is answered"),
         }
-    };
+    }
+}
+
+fn all_of(cluster: &Cluster, past: &[Past]) -> Vec<(u64, u64)> {
+    let found = whole_answer_once_it_is_there(cluster);
     assert_eq!(missing(&found, past), 0, "what was acknowledged is there");
     let causes: Vec<Cause> = found.iter().filter_map(Found::gap).map(|gap| gap.cause).collect();
     assert!(causes.iter().all(|cause| matches!(cause, Cause::Restart | Cause::Overflow)), "{causes:?}");
