@@ -36,7 +36,7 @@ def read_catalog(device):  # superblock.md, checkpoint.md
     sys.exit("not a target of format version 1, or no whole superblock and checkpoint is left")
 def read_ring(p):  # what is not returned is passed over
     _, name, (*_, block, _, _) = p.int(), p.text(), p.ints(6)
-    p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text)
+    p.many(p.text), p.byte(), p.ints(2), p.int() and p.int(), p.many(p.text), p.int(), p.byte()
     groups, without_logs, segment = p.many(lambda: p.some(p.int)), p.byte(), p.int()
     slots, _, (walk, *_) = p.many(lambda: p.some(lambda: p.ints(22)[0])), p.many(p.int), p.ints(4)
     relatives, held = lambda: p.many(lambda: (p.text(), p.int())), lambda: p.many(lambda: p.ints(2))

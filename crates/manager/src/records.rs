@@ -120,6 +120,9 @@ pub(crate) struct Layout {
     pub(crate) absent: Vec<Absent>,
 }
 
+/// Where a component lies that no target was found to have, and of which nothing else knows where that was: what was there is lost.
+pub(crate) const NOWHERE: TargetId = TargetId(0);
+
 /// A component that lacks something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Absent {

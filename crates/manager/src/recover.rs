@@ -7,6 +7,7 @@
 
 mod lists;
 pub mod look;
+mod rings;
 mod tree;
 
 use crate::copies::{self, Chain};
@@ -18,12 +19,14 @@ use crate::records::{
     Copied, Epochs, Inode, Next, NodeRecord, Term, UserRecord, Writers, component_of, decode, encode,
 };
 use forebay_env::Random;
+use forebay_model::ring::{RingSpec, RingStatus};
 use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::{IssuedKey, ROOT_USER};
 use forebay_wire::control::names::{FileId, FileKind};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::object::Described;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use tree::Tree;
 
 /// Epochs that may have been told in a second and are in no copy, and openings of a manager that may have been.
@@ -48,10 +51,46 @@ pub struct Seen {
     pub chain: Chain,
     /// The components of files.
     pub components: Vec<Component>,
-    /// The rings of the cluster's tree.
-    pub rings: BTreeSet<(TargetId, ObjectId)>,
-    /// Its heaps.
-    pub heaps: BTreeSet<(TargetId, ObjectId)>,
+    /// The parts of rings of the cluster's tree.
+    pub rings: BTreeMap<(TargetId, ObjectId), RingPart>,
+    /// Its heaps, and the number of the last commit of each that is on several targets.
+    pub heaps: BTreeMap<(TargetId, ObjectId), u64>,
+}
+
+/// A part of a ring, as its target has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RingPart {
+    /// How it was made.
+    pub spec: RingSpec,
+    /// The numbers of its elements.
+    pub elements: Range<u64>,
+    /// The number of the first that was ever in it, or will be.
+    pub begins: u64,
+    /// The time of its oldest element.
+    pub oldest: Option<Timestamp>,
+    /// The time of its newest one that is durable.
+    pub newest: Option<Timestamp>,
+    /// The number of the last pin that is held there; 0 without any.
+    pub last_pin: u64,
+}
+
+impl RingPart {
+    /// As it says of itself.
+    pub fn of(status: &RingStatus) -> RingPart {
+        RingPart {
+            spec: status.spec.clone(),
+            elements: status.first_sequence..status.next_sequence,
+            begins: status.begins,
+            oldest: status.oldest,
+            newest: status.newest,
+            last_pin: status.pins.iter().map(|pin| pin.id).max().unwrap_or(0),
+        }
+    }
+
+    /// Whether nothing is in it.
+    fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
 }
 
 /// A component of a file, as its target has it.
@@ -139,12 +178,12 @@ pub enum What {
 /// Makes metadata of what was found, in an engine that has none.
 pub fn recover(
     engine: &mut dyn Engine,
-    seen: Seen,
+    mut seen: Seen,
     policy: Policy,
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<Recovered> {
-    let Seen { targets, chain, components, rings, heaps } = seen;
+    let (chain, components) = (std::mem::take(&mut seen.chain), std::mem::take(&mut seen.components));
     let fresh = || u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let cluster = chain.cluster().unwrap_or_else(fresh);
     // Nor has one that was made of the same copies, and is in none, the same openings.
@@ -178,15 +217,19 @@ pub fn recover(
     let Next { file, volume } = decode(keys::NEXT, &state[keys::NEXT])?;
     // Whoever made a ring or a heap under a number that is taken would have what is there. Objects with names of their own have numbers
     // by chance, nearly all of them far behind those of files.
-    let by_name = rings.iter().chain(&heaps).map(|(_, object)| component_of(*object).0);
+    let by_name = seen.rings.keys().chain(seen.heaps.keys()).map(|(_, object)| component_of(*object).0);
     let near = of_files.keys().copied().chain(by_name).filter(|taken| taken.0 < file + NEAR).max();
     // No number is given twice, also that of what was removed.
     let gone = lists::numbers(&state).max();
     tree.next = tree.next.max(file).max(near.max(gone).map_or(0, |taken| taken.0 + 1));
     tree.make_unknown(&of_files);
+    let mut besides =
+        rings::make_unknown(&mut tree, &seen, &of_files, |file| state.contains_key(&keys::removals(file)))?;
     tree.name_all();
     tree.take_newer(&of_files, &writers, &lists::besides(&state)?, is_whole);
-    tree.find_lacking(&of_files, &rings, &heaps, &targets);
+    besides.extend(rings::take_newer(&mut tree, &seen, &of_files, &lists::ring_moves(&state)?, is_whole));
+    tree.find_lacking(&of_files, &seen);
+    tree.give_up_unfound();
     tree.count();
     let epochs: Epochs = decode(keys::EPOCHS, &state[keys::EPOCHS])?;
     // Whoever was told of any before hears of a newer one, and of keys behind the last two: also by a manager that was made anew like
@@ -211,6 +254,13 @@ pub fn recover(
         volumes: tree.volumes.len() as u64,
         findings: tree.findings(),
     };
+    for (ring, moves) in besides {
+        let key = keys::ring_moves(ring);
+        match moves.0.is_empty() {
+            true => drop(state.remove(&key)),
+            false => drop(state.insert(key.clone(), encode(&key, &moves)?)),
+        }
+    }
     lists::fit(&mut state, &tree, now)?;
     tree.store(&mut state)?;
     if let Some(copied) = copied {

@@ -61,6 +61,8 @@ pub struct RingSpec {
     pub content: Content,
     /// Rings whose data of the same time is pinned along.
     pub relatives: Vec<String>,
+    /// Over how many targets the ring lies of which this is all, or a part.
+    pub spread: Spread,
 }
 
 /// What the elements of a ring are.
@@ -109,6 +111,7 @@ impl RingSpec {
             overflow: Overflow::DropNewest,
             content: Content::Opaque,
             relatives: Vec::new(),
+            spread: Spread::default(),
         }
     }
 
@@ -143,12 +146,12 @@ impl RingSpec {
         if self.capacity == Bytes::ZERO {
             return Err(Error::usage("a ring needs a capacity; give it one, such as 10GiB"));
         }
-        Ok(())
+        self.spread.check()
     }
 }
 
 /// Over how many targets a ring of a cluster lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     /// Targets that have its elements, each a share.
     pub targets: u32,
@@ -190,7 +193,7 @@ impl Spread {
 
     /// How the part of a ring is made that lies on the target `component`; the last one has the parity, if there is any.
     pub fn part(&self, whole: &RingSpec, component: u32) -> RingSpec {
-        let mut part = whole.clone();
+        let mut part = RingSpec { spread: *self, ..whole.clone() };
         part.capacity = Bytes(whole.capacity.0.div_ceil(u64::from(self.targets)));
         part.guarantee = Rate(whole.guarantee.0.div_ceil(u64::from(self.targets)));
         if self.parity && component == self.targets {
@@ -211,7 +214,7 @@ impl Spread {
     pub fn whole(&self, name: &str, part: &RingSpec) -> RingSpec {
         let targets = u64::from(self.targets);
         let (capacity, guarantee) = (part.capacity * targets, Rate(part.guarantee.0 * targets));
-        RingSpec { name: name.to_string(), capacity, guarantee, ..part.clone() }
+        RingSpec { name: name.to_string(), capacity, guarantee, spread: *self, ..part.clone() }
     }
 }
 

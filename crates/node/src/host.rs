@@ -307,6 +307,11 @@ impl Host {
         self.targets.all().into_iter().map(|(id, handle)| Ok((id, handle.call(request)?))).collect()
     }
 
+    /// Asks one target.
+    pub fn call_at(&self, target: TargetId, request: &Request) -> Result<Reply> {
+        self.targets.find(target)?.call(request)
+    }
+
     /// Begins or resumes recording.
     pub fn open_writer(&self, request: OpenWriter) -> Result<Writer> {
         let target = self.with(&request.ring)?;

@@ -12,12 +12,14 @@ use forebay_env::real::{self, file};
 use forebay_manager::Redb;
 pub use forebay_manager::recover::look::Progress;
 use forebay_manager::recover::look::{Targets, look};
-use forebay_manager::recover::recover as put_together;
 pub use forebay_manager::recover::{Finding, Recovered, What};
+use forebay_manager::recover::{RingPart, recover as put_together};
+use forebay_model::ring::{RingState, RingStatus};
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::command::{Reply, Request};
-use forebay_wire::heap::network::heap_of;
+use forebay_wire::heap::network::{heap_of, name_of as heap_name};
 use forebay_wire::ring::ring_of;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// As many nodes as are served by one process.
@@ -92,8 +94,8 @@ pub fn recover(
     let mut seen = looked?;
     for one in &owned {
         seen.rings.extend(rings(one)?);
-        seen.heaps.extend(heaps(one)?);
     }
+    seen.heaps = heaps_of_all(&owned)?;
     let counts = seen.chain.counts();
     let (furthest, behind): (Vec<_>, Vec<_>) =
         seen.chain.targets().partition(|(_, is_furthest, _)| counts && *is_furthest);
@@ -142,16 +144,49 @@ fn beside(path: &Path) -> PathBuf {
     (1..).map(named).find(|path| !file::exists(path)).unwrap_or_else(|| named(0))
 }
 
-/// The rings of the cluster's tree on the targets of a directory.
-fn rings(owned: &Owned) -> Result<Vec<(TargetId, ObjectId)>> {
+/// The parts of rings of the cluster's tree on the targets of a directory.
+fn rings(owned: &Owned) -> Result<Vec<((TargetId, ObjectId), RingPart)>> {
     let mut all = Vec::new();
     for (target, reply) in owned.host().call_each(&Request::Status { ring: None })? {
-        let Reply::Rings(rings) = reply else {
-            return Err(Error::damaged(format!("target {target} told of something else than its rings")));
-        };
-        all.extend(rings.iter().filter_map(|ring| ring_of(&ring.spec.name)).map(|ring| (target, ring)));
+        for name in statuses(target, reply)?.into_iter().map(|ring| ring.spec.name) {
+            if let Some(ring) = ring_of(&name) {
+                all.push(((target, ring), part(owned, target, &name)?));
+            }
+        }
     }
     Ok(all)
+}
+
+/// What a target has of a ring, once it knows how far that goes.
+fn part(owned: &Owned, target: TargetId, name: &str) -> Result<RingPart> {
+    loop {
+        // That waits for a while.
+        let reply = owned.host().call_at(target, &Request::Status { ring: Some(name.to_string()) })?;
+        match statuses(target, reply)?.first() {
+            Some(ring) if ring.state == RingState::Recovering => {}
+            Some(ring) => return Ok(RingPart::of(ring)),
+            None => return Err(Error::damaged(format!("target {target} told nothing of its ring {name}"))),
+        }
+    }
+}
+
+fn statuses(target: TargetId, reply: Reply) -> Result<Vec<RingStatus>> {
+    match reply {
+        Reply::Rings(rings) => Ok(rings),
+        _ => Err(Error::damaged(format!("target {target} told of something else than its rings"))),
+    }
+}
+
+/// Its heaps on all of them, and how far those are that are on several.
+fn heaps_of_all(all: &[Owned]) -> Result<BTreeMap<(TargetId, ObjectId), u64>> {
+    let mut found = Vec::new();
+    for owned in all {
+        found.extend(heaps(owned)?.into_iter().map(|place| (owned, place)));
+    }
+    let is_on_others =
+        |(target, heap): (TargetId, ObjectId)| found.iter().any(|(_, other)| other.1 == heap && other.0 != target);
+    let far = |owned: &Owned, place| if is_on_others(place) { last_commit(owned, place) } else { 0 };
+    Ok(found.iter().map(|(owned, place)| (*place, far(owned, *place))).collect())
 }
 
 /// Its heaps there.
@@ -164,4 +199,12 @@ fn heaps(owned: &Owned) -> Result<Vec<(TargetId, ObjectId)>> {
         all.extend(heaps.iter().filter_map(|heap| heap_of(&heap.name)).map(|heap| (target, heap)));
     }
     Ok(all)
+}
+
+/// How far a heap is; 0 if it cannot be opened.
+fn last_commit(owned: &Owned, (target, heap): (TargetId, ObjectId)) -> u64 {
+    match owned.host().call_at(target, &Request::HeapInfo { heap: heap_name(heap) }) {
+        Ok(Reply::Heap(info)) => info.last.commit,
+        _ => 0,
+    }
 }

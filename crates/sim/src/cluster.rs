@@ -83,6 +83,8 @@ pub struct Cluster {
     manager: ManagerMachine,
     nodes: Vec<NodeMachine>,
     clients: Cell<u64>,
+    /// As its manager and its nodes know it.
+    number: Cell<u128>,
 }
 
 struct ManagerMachine {
@@ -203,13 +205,15 @@ impl Cluster {
         let network = world.network(spec.network);
         let host = network.host("manager", spec.node_link);
         let mut engine = Memory::new();
-        let created = Manager::create(&mut engine, 0xf0_4e_ba_11, spec.policy, world.clock().wall(), &*world.random());
+        let number = 0xf0_4e_ba_11;
+        let created = Manager::create(&mut engine, number, spec.policy, world.clock().wall(), &*world.random());
         created.expect("a fresh engine has no cluster");
         let manager = ManagerMachine { host, engine: RefCell::new(engine), desk: RefCell::default() };
         let disk = |number| if number == 0 { first.clone() } else { spec.disk.clone() };
         let nodes = (0..spec.nodes).map(|number| NodeMachine::new(&world, &network, &spec, disk(number), number));
         let nodes = nodes.collect();
-        let cluster = Cluster { world, network, manager, nodes, clients: Cell::new(1000), spec };
+        let (clients, number) = (Cell::new(1000), Cell::new(number));
+        let cluster = Cluster { world, network, manager, nodes, clients, number, spec };
         cluster.start_manager();
         cluster.add_nodes();
         (0..cluster.nodes.len()).for_each(|node| cluster.start_node(node));
@@ -403,7 +407,7 @@ impl Cluster {
         network.clock =
             Rc::new(SetWrong { clock: network.clock.clone(), ahead: machine.ahead.get(), behind: Duration::ZERO });
         let bounds = self.spec.bounds;
-        let identity = Identity { node: index as u64 + 1, cluster: 0xf0_4e_ba_11, address: machine.address() };
+        let identity = Identity { node: index as u64 + 1, cluster: self.number.get(), address: machine.address() };
         let manager = Rc::new(SimReports::new(network.clone(), self.manager_address()));
         let (number, process) = (index as u32, machine.process.clone());
         let disks: Vec<SimDisk> = machine.disks.iter().map(|(disk, _)| disk.clone()).collect();

@@ -126,7 +126,7 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         begins: 0,
         origin: Origin::here(1, RingId(1)),
     };
-    names_in_order(page.split_once("`spec.relatives`").unwrap().1, "", &fields(&record)[1..]);
+    names_in_order(page.split_once("`spec.spread`").unwrap().1, "", &fields(&record)[1..]);
     let place = ScrubPlace::Ring(RingId(1), 1);
     let scrub = ScrubRecord { began: Timestamp(0), place, done: 0, damaged: 0 };
     names_in_order(page.split_once("Scrub:").unwrap().1, "", &fields(&scrub));

@@ -16,7 +16,7 @@ use crate::manager::{Manager, Now, Settings};
 use crate::place::{self, Found};
 use crate::placement;
 use crate::principal::Principal;
-use crate::records::{Absence, Absent, Inode, Layout, Moves, Orders, RingMoves, Writer, Writers};
+use crate::records::{Absence, Absent, Inode, Layout, Moves, NOWHERE, Orders, RingMoves, Writer, Writers};
 use forebay_model::{Error, Result, TargetId, Timestamp};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::cluster::TargetState;
@@ -206,6 +206,9 @@ pub(super) fn leave_behind(
     before: u64,
     due: Timestamp,
 ) -> Result<()> {
+    if there.1 == NOWHERE {
+        return Ok(());
+    }
     let key = keys::leftovers(file);
     let left: Option<Orders> = draft.read(&key)?;
     let (version, mut pending) = match left {
@@ -273,7 +276,7 @@ pub(crate) fn is_left_to_rebuild(view: &dyn Snapshot, by: &Principal, file: File
 
 /// Whether what is on a target is lost.
 pub(crate) fn is_lost(cluster: &Cluster, target: TargetId) -> bool {
-    cluster.targets.get(&target).is_some_and(|now| now.record.is_lost())
+    target == NOWHERE || cluster.targets.get(&target).is_some_and(|now| now.record.is_lost())
 }
 
 pub(super) fn give_up_one(file: FileId, inode: &Inode, layout: &mut Layout, component: u32) -> Result<()> {

@@ -81,6 +81,11 @@ pub(super) fn besides(state: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<Besides> {
     Ok(besides)
 }
 
+/// Where parts of rings lie beside where their layouts say.
+pub(super) fn ring_moves(state: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<BTreeMap<FileId, RingMoves>> {
+    of(state, keys::RING_MOVES).map(|key| Ok((FileId(keys::number(key)), decode(key, &state[key])?))).collect()
+}
+
 /// Has lists name what is there, and nothing else.
 pub(super) fn fit(state: &mut BTreeMap<Vec<u8>, Vec<u8>>, tree: &Tree, now: Timestamp) -> Result<()> {
     let removed: Vec<FileId> = of(state, keys::REMOVALS).map(|key| FileId(keys::number(key))).collect();

@@ -1,4 +1,4 @@
-use super::{Component, Recovered, Seen, What, recover};
+use super::{Component, Recovered, RingPart, Seen, What, recover};
 use crate::copies::Copying;
 use crate::copies::tests::{Shelf, copies, done, said, there};
 use crate::engine::{Engine, Memory};
@@ -13,6 +13,7 @@ use crate::records::{
 use crate::seeds::{self, Chance};
 use crate::testing::{NODES, Stage, close, create, entry, report, root, unchanged, user};
 use forebay_model::layout::{Raid, UNIT};
+use forebay_model::ring::{RingSpec, Spread};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::access::User;
 use forebay_wire::control::files::{Close, CreateHeap, CreateRing, OpenToWrite};
@@ -31,7 +32,7 @@ use std::time::Duration;
 type Harm = Box<dyn Fn(&mut BTreeMap<Vec<u8>, Vec<u8>>)>;
 
 /// A cluster with something of everything in it.
-fn full() -> Stage {
+pub(super) fn full() -> Stage {
     let mut stage = Stage::new();
     stage.root(Change::SetUser(User { user: 5, name: "ada".to_string(), groups: vec![5] })).unwrap();
     stage.directory(&root(), "d", 0o777).unwrap();
@@ -73,27 +74,35 @@ fn written(stage: &mut Stage, file: FileId, size: u64) {
 }
 
 /// The layouts of all that an engine has.
-fn layouts(engine: &Memory) -> BTreeMap<FileId, Layout> {
+pub(super) fn layouts(engine: &Memory) -> BTreeMap<FileId, Layout> {
     let (from, to) = keys::all(keys::LAYOUTS);
     let found = engine.snapshot().unwrap().scan(&from, &to, usize::MAX).unwrap();
     found.into_iter().map(|(key, value)| (FileId(keys::number(&key)), decode(&key, &value).unwrap())).collect()
 }
 
 /// What targets have of a cluster: each component as long as it should be, the rings and the heaps.
-fn seen(stage: &mut Stage, shelf: Option<&Rc<Shelf>>) -> Seen {
+pub(super) fn seen(stage: &mut Stage, shelf: Option<&Rc<Shelf>>) -> Seen {
     let chain = shelf.map(|shelf| shelf.together()).unwrap_or_default();
     let mut seen = Seen { chain, ..Seen::default() };
     for (file, layout) in layouts(&stage.engine) {
         let Entry { attributes, .. } = stage.stat(&root(), Place::of(file)).unwrap();
         for (number, target) in layout.components() {
             let of = object(attributes.volume, file, number);
-            let by_name = match attributes.kind {
-                FileKind::Ring => Some(&mut seen.rings),
-                FileKind::Heap => Some(&mut seen.heaps),
-                FileKind::File | FileKind::Directory => None,
-            };
-            if let Some(by_name) = by_name {
-                by_name.insert((target, of));
+            match attributes.kind {
+                FileKind::Ring => {
+                    let parity = layout.striping.raid() == Raid::Five;
+                    let targets = layout.targets.len() as u32 - u32::from(parity);
+                    let spec = RingSpec { block: Bytes::kib(64), ..RingSpec::new("/ring", attributes.size) };
+                    let spec = Spread { targets, parity }.part(&spec, number);
+                    let times = [Timestamp(1), Timestamp(2)].map(Some);
+                    let part =
+                        RingPart { spec, elements: 0..9, begins: 0, oldest: times[0], newest: times[1], last_pin: 0 };
+                    seen.rings.insert((target, of), part);
+                }
+                FileKind::Heap => drop(seen.heaps.insert((target, of), 0)),
+                FileKind::File | FileKind::Directory => {}
+            }
+            if attributes.kind != FileKind::File {
                 continue;
             }
             let size = layout.striping.length_of(number, attributes.size);
@@ -115,7 +124,7 @@ fn seen(stage: &mut Stage, shelf: Option<&Rc<Shelf>>) -> Seen {
 }
 
 /// Copies of all that there is.
-fn copied(stage: &mut Stage) -> Rc<Shelf> {
+pub(super) fn copied(stage: &mut Stage) -> Rc<Shelf> {
     let shelf = Shelf::with(3);
     let mut writing = copies(&shelf, stage.now);
     (0..40).for_each(|_| done(writing.tick(&mut stage.manager)).unwrap());
@@ -123,7 +132,7 @@ fn copied(stage: &mut Stage) -> Rc<Shelf> {
 }
 
 /// The cluster that comes of it.
-fn recovered(stage: &Stage, seen: Seen) -> (Recovered, Stage) {
+pub(super) fn recovered(stage: &Stage, seen: Seen) -> (Recovered, Stage) {
     let mut engine = Memory::new();
     let found = recover(&mut engine, seen, Policy::default(), stage.now.wall, &Chance::of(11)).unwrap();
     let mut next = Stage::empty();
@@ -263,9 +272,14 @@ fn without_any_copy_files_are_made_of_what_their_components_say() {
     }
     let made = next.directory(&root(), "new", 0o755).unwrap();
     assert!(!before.values().any(|entry| entry.file == made));
-    // Of rings and heaps nothing is known, and targets still have what was in them: nothing else has their numbers.
-    for path in ["d/r", "d/h"] {
-        assert!(next.stat(&root(), Place::of(before[path].file)).is_err(), "{path}");
+    // Of rings and heaps it is not known whose they were.
+    for (path, kind) in [("d/r", "ring"), ("d/h", "heap")] {
+        let Entry { file, attributes, .. } = before[path].clone();
+        let Entry { attributes: now, .. } =
+            next.stat(&root(), Place::path(format!("lost+found/{kind}-{}", file.0))).unwrap();
+        assert_eq!((now.kind, now.size, now.mode, now.owner), (attributes.kind, attributes.size, 0o600, 0), "{path}");
+        assert_eq!(layouts(&next.engine)[&file], layouts(&stage.engine)[&file]);
+        assert!(found.findings.iter().any(|it| it.file == file && it.what == What::Unknown), "{path}");
     }
 }
 

@@ -4,14 +4,14 @@
 //! from the first one.
 
 use super::lists::Besides;
-use super::{Component, Finding, What};
+use super::{Component, Finding, Seen, What};
 use crate::keys;
 use crate::quota;
 use crate::records::{
-    Absence, Absent, Fresh, Inode, Layout, Named, VolumeRecord, component_of, decode, encode, object,
+    Absence, Absent, Fresh, Inode, Layout, NOWHERE, Named, VolumeRecord, component_of, decode, encode, object,
 };
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, ObjectId, Result, TargetId, Timestamp};
+use forebay_model::{Bytes, Result, TargetId, Timestamp};
 use forebay_wire::control::access::ROOT_USER;
 use forebay_wire::control::names::{Attributes, FileId, FileKind};
 use forebay_wire::control::volumes::Quota;
@@ -23,9 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const LOST_AND_FOUND: &str = "lost+found";
 /// The volume of the first directory.
 const FIRST_VOLUME: u64 = 1;
-
-/// Where a component lies of which that is not known: on no target, so that nobody takes it for one that was never written.
-const NOWHERE: TargetId = TargetId(0);
 
 /// What is put together.
 pub(super) struct Tree {
@@ -139,12 +136,43 @@ impl Tree {
             let modified = components.iter().map(|it| it.modified).max().unwrap_or(described.created);
             let Described { mode, owner, group, created, striping, .. } = described;
             let fresh = Fresh { kind: FileKind::File, mode, owner, group, volume }.attributes(self.now);
-            let attributes = Attributes { created, modified, accessed: modified, ..fresh };
-            // Its number may have been behind all that are known; whatever parent it had, it has another one now.
-            self.next = self.next.max(file.0 + 1);
-            self.inodes.insert(*file, Inode { parent: FileId::ROOT, attributes, written: true });
-            self.layouts.insert(*file, Layout { striping, targets: lie, absent: Vec::new() });
-            self.found.push((*file, What::Unknown));
+            let layout = Layout { striping, targets: lie, absent: Vec::new() };
+            self.take_up(*file, Attributes { created, modified, accessed: modified, ..fresh }, layout);
+        }
+    }
+
+    /// Takes in what no copy knows.
+    pub(super) fn take_up(&mut self, file: FileId, attributes: Attributes, layout: Layout) {
+        // Its number may have been behind all that are known; whatever parent it had, it has another one now.
+        self.next = self.next.max(file.0 + 1);
+        self.inodes.insert(file, Inode { parent: FileId::ROOT, attributes, written: true });
+        self.layouts.insert(file, layout);
+        self.found.push((file, What::Unknown));
+    }
+
+    /// The time at which all of it is made anew.
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The layout of a ring or heap, if what is known of it may be older than what targets have, which ask for this version at least.
+    pub(super) fn older(
+        &mut self,
+        file: FileId,
+        (kind, volume): (FileKind, u64),
+        fence: u64,
+        is_whole: bool,
+    ) -> Option<&mut Layout> {
+        let attributes = self.inodes.get(&file).map(|it| &it.attributes)?;
+        let may_be_older = fence > attributes.version || !is_whole;
+        let is_meant = (attributes.kind, attributes.volume) == (kind, volume);
+        self.layouts.get_mut(&file).filter(|_| is_meant && may_be_older)
+    }
+
+    /// Nobody who was given something before goes on with it.
+    pub(super) fn raise(&mut self, file: FileId, fence: u64) {
+        if let Some(Inode { attributes, .. }) = self.inodes.get_mut(&file) {
+            attributes.version = fence.max(attributes.version) + 1;
         }
     }
 
@@ -269,8 +297,15 @@ impl Tree {
             let fence = own().map(|it| it.fence).max().unwrap_or(0);
             let is_unknown = unknown.contains(file);
             if fence > inode.attributes.version || is_unknown || writers.contains(file) {
-                let said = own().filter_map(|it| it.said).max();
-                if let Some((_, size)) = said.filter(|(_, size)| *size != inode.attributes.size) {
+                let said = own().filter_map(|it| it.said).max().map(|(_, size)| size);
+                // If those are lost that say it, it has what is there at least.
+                let least = || {
+                    let striping = self.layouts.get(file)?.striping;
+                    own().map(|it| striping.size_from(component_of(it.object).1, it.size)).max()
+                };
+                let is_guessed = is_unknown && inode.attributes.kind == FileKind::File;
+                let size = said.or_else(|| least().filter(|_| is_guessed));
+                if let Some(size) = size.filter(|size| *size != inode.attributes.size) {
                     inode.attributes.size = size;
                     inode.attributes.modified = own().map(|it| it.modified).max().unwrap_or(inode.attributes.modified);
                     if !is_unknown {
@@ -301,9 +336,7 @@ impl Tree {
     pub(super) fn find_lacking(
         &mut self,
         of_files: &BTreeMap<FileId, Vec<Component>>,
-        rings: &BTreeSet<(TargetId, ObjectId)>,
-        heaps: &BTreeSet<(TargetId, ObjectId)>,
-        looked_at: &BTreeSet<TargetId>,
+        Seen { targets: looked_at, rings, heaps, .. }: &Seen,
     ) {
         for (file, layout) in &self.layouts {
             let Some(Inode { attributes, written: true, .. }) = self.inodes.get(file) else { continue };
@@ -311,8 +344,8 @@ impl Tree {
             let is_there = |component: u32, target: TargetId| {
                 let object = object(attributes.volume, *file, component);
                 match attributes.kind {
-                    FileKind::Ring => rings.contains(&(target, object)),
-                    FileKind::Heap => heaps.contains(&(target, object)),
+                    FileKind::Ring => rings.contains_key(&(target, object)),
+                    FileKind::Heap => heaps.contains_key(&(target, object)),
                     _ if layout.absence(component).is_some() => false,
                     // One that nothing was written to is not made.
                     _ => {
@@ -345,6 +378,34 @@ impl Tree {
             };
             let is_enough = lacking.iter().all(|(component, _)| in_family(*component) <= spare);
             self.found.push((*file, What::Lacks { components: lacking, is_enough }));
+        }
+    }
+
+    /// Has what was not found of files that no copy knows be made anew of the others, as far as these are enough: of a target on which it
+    /// may still be nobody would ever say that it has failed.
+    pub(super) fn give_up_unfound(&mut self) {
+        let mut not_found: BTreeMap<FileId, Vec<u32>> = BTreeMap::new();
+        for (file, what) in &self.found {
+            if let What::Lacks { components, .. } | What::Unwritten { components } = what {
+                not_found.entry(*file).or_default().extend(components.iter().map(|(component, _)| *component));
+            }
+        }
+        for (file, what) in &self.found {
+            let (What::Unknown, Some(components)) = (what, not_found.get(file)) else { continue };
+            let Some(Layout { striping, targets, absent }) = self.layouts.get_mut(file) else { continue };
+            let Some(Inode { attributes, .. }) = self.inodes.get(file) else { continue };
+            let beside =
+                |component: u32| components.iter().filter(|it| striping.family(component).contains(it)).count();
+            let is_enough = components.iter().all(|component| beside(*component) <= striping.spare() as usize);
+            if attributes.kind != FileKind::File || !is_enough {
+                continue;
+            }
+            for component in components {
+                targets[*component as usize] = NOWHERE;
+                let since = attributes.version;
+                absent.push(Absent { component: *component, since, absence: Absence::Missed });
+            }
+            absent.sort_by_key(|absent| absent.component);
         }
     }
 

@@ -5,16 +5,17 @@ use crate::disk::SimDisk;
 use forebay_env::NetworkEnv;
 use forebay_env::race::{First, race};
 use forebay_manager::recover::look::{Targets, look};
-use forebay_manager::recover::{Recovered, Seen, recover};
+use forebay_manager::recover::{Recovered, RingPart, Seen, recover};
 use forebay_manager::{Memory, Principal};
 use forebay_model::{Error, ObjectId, Result, TargetId};
 use forebay_node::network::TargetDoor;
 use forebay_node::objects::ObjectLink;
+use forebay_target::heap::HeapOptions;
 use forebay_wire::control::{Question, Reply};
 use forebay_wire::heap::network::heap_of;
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectRequest};
 use forebay_wire::ring::ring_of;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,23 +25,29 @@ const SOON: Duration = Duration::from_millis(100);
 /// Targets that nobody serves, with the rings and heaps that they have.
 struct Opened {
     targets: Vec<(TargetId, ObjectLink)>,
-    rings: BTreeSet<(TargetId, ObjectId)>,
-    heaps: BTreeSet<(TargetId, ObjectId)>,
+    rings: BTreeMap<(TargetId, ObjectId), RingPart>,
+    heaps: BTreeMap<(TargetId, ObjectId), u64>,
 }
 
 impl Opened {
     /// Opens these when their disks have ended what they were given before.
     async fn open(all: Vec<(NetworkEnv, SimDisk)>) -> Opened {
-        let mut opened = Opened { targets: Vec::new(), rings: BTreeSet::new(), heaps: BTreeSet::new() };
+        let mut opened = Opened { targets: Vec::new(), rings: BTreeMap::new(), heaps: BTreeMap::new() };
         for (machine, disk) in all {
             let (env, target) = super::opened(&machine, disk).await;
             let id = target.id();
-            let status = target.status();
-            let rings = status.iter().filter_map(|ring| ring_of(&ring.spec.name));
-            opened.rings.extend(rings.map(|ring| (id, ring)));
-            opened
-                .heaps
-                .extend(target.heap_names().iter().filter_map(|(name, _)| heap_of(name)).map(|heap| (id, heap)));
+            for name in target.status().into_iter().map(|ring| ring.spec.name) {
+                let (Some(ring), opened_ring) = (ring_of(&name), target.ring(&name).expect("it is there")) else {
+                    continue;
+                };
+                opened_ring.ready().await.expect("its tail is found");
+                opened.rings.insert((id, ring), RingPart::of(&opened_ring.status()));
+            }
+            for (name, _) in target.heap_names() {
+                let Some(heap) = heap_of(&name) else { continue };
+                let opened_heap = target.heap(&name, HeapOptions::default()).await.expect("it opens");
+                opened.heaps.insert((id, heap), opened_heap.status().last.commit);
+            }
             opened.targets.push((id, TargetDoor::open(&env, target).objects()));
         }
         opened
@@ -78,7 +85,9 @@ impl Cluster {
         let (policy, now) = (self.spec.policy, self.world.clock().wall());
         let recovered = recover(&mut engine, seen, policy, now, &*self.world.random());
         *self.manager.engine.borrow_mut() = engine;
-        recovered.expect("a fresh engine has no cluster")
+        let recovered = recovered.expect("a fresh engine has no cluster");
+        self.number.set(recovered.cluster);
+        recovered
     }
 
     /// Targets on each of which all is that the manager has answered, as it says itself, if it runs.

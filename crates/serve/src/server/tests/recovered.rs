@@ -1,13 +1,19 @@
 //! What a manager knew, made anew from the targets.
 
 use super::*;
+use crate::copies::OnHosts;
 use crate::recover::{Recovery, What, recover};
 use forebay_client::heaps::{HeapSettings, NewRoot};
+use forebay_embedded::own;
 use forebay_env::real::{self, random};
+use forebay_manager::copies::VOLUME;
+use forebay_manager::recover::look::Targets;
+use forebay_model::Timestamp;
 use forebay_model::ring::RingSpec;
 use forebay_wire::control::Question;
 use forebay_wire::control::names::{Attributes, Entry, FileKind, Place, SetAttributes};
 use forebay_wire::control::volumes::{CreateVolume, Quota, Volume};
+use forebay_wire::object::{Ask, ObjectAnswer, ObjectReply};
 use std::collections::BTreeMap;
 
 /// Directories of nodes in `dir`, each with a target.
@@ -259,4 +265,59 @@ fn what_was_answered_is_in_the_copies_even_if_the_process_was_not_ended() {
     server.close().expect("it ends");
     let Recovery { recovered, .. } = made_anew(other.path());
     assert_eq!((recovered.directories, recovered.findings), (50, vec![]));
+}
+
+/// Removes all copies of metadata from the targets of a node that is not served.
+fn remove_copies(dir: &Path) {
+    let owned = own(dir).expect("nobody serves it");
+    let on = OnHosts::new([owned.host()]);
+    let removed = real::run_network(move |_| async move {
+        for target in on.targets() {
+            let list = Ask::List { volume: VOLUME, from: 0, most: 1000, page: None };
+            let Ok(ObjectAnswer { reply: ObjectReply::List { objects, .. }, .. }) = on.ask(target, list).await else {
+                continue;
+            };
+            for copy in objects {
+                on.ask(target, Ask::Remove { id: copy.id }).await.expect("it is removed");
+            }
+        }
+    });
+    removed.expect("it runs");
+    owned.close().expect("it ends");
+}
+
+#[test]
+fn outcome_45_without_any_copy_files_rings_and_heaps_are_made_of_what_targets_have_of_them() {
+    let Wiped { dir, dirs, before, .. } = wiped();
+    dirs.iter().for_each(|dir| remove_copies(dir));
+    let Recovery { recovered, copy, .. } = made_anew(dir.path());
+    assert_eq!(copy, None);
+    // Of a file that is empty no component was ever made.
+    let written = PATHS.into_iter().filter(|path| *path != "/empty");
+    let kept: Vec<&str> = written.filter(|path| before[*path].0.attributes.kind != FileKind::Directory).collect();
+    let found: BTreeMap<_, &str> = recovered.findings.iter().map(|it| (it.file, it.path.as_str())).collect();
+    assert!(recovered.findings.iter().all(|it| it.what == What::Unknown), "{:?}", recovered.findings);
+    let server = Server::start(dir.path(), &dirs, &options()).expect("it starts");
+    for path in kept {
+        let (entry, bytes) = &before[path];
+        let now = found[&entry.file];
+        let (kind, number) = (entry.attributes.kind, entry.file.0);
+        let name = match kind {
+            FileKind::Ring => "ring",
+            FileKind::Heap => "heap",
+            FileKind::File | FileKind::Directory => "file",
+        };
+        assert!(now.ends_with(&format!("/{name}-{number}")) && now.contains("lost+found"), "{path} is {now}");
+        let there = &all(&server, &[now])[now];
+        assert_eq!((there.0.attributes.kind, there.0.attributes.size), (kind, entry.attributes.size), "{path}");
+        assert!(&there.1 == bytes, "{path}: other bytes");
+    }
+    // The ring takes elements.
+    let ring = found[&before["/data/ring"].0.file];
+    let cluster = server.files().expect("a way to it").cluster(Duration::from_secs(30));
+    let mut recorder = cluster.recorder(ring).expect("it opens");
+    recorder.element(Timestamp(1), &[b"an element"], &[]).expect("it is taken");
+    recorder.close().expect("it is durable");
+    assert_eq!(cluster.ring(ring).expect("it is there").next_sequence, 1);
+    server.close().expect("it ends");
 }

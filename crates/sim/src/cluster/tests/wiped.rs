@@ -4,6 +4,7 @@ use super::*;
 use crate::seeds;
 use forebay_env::Random;
 use forebay_manager::recover::What;
+use forebay_wire::control::cluster::AddNode;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -213,4 +214,63 @@ fn a_file_that_was_mended_before_anything_of_it_was_written_says_what_it_is_when
     let recovered = cluster.remade(|_| true);
     let found = recovered.findings.iter().find(|found| found.file == number && found.what == What::Unknown);
     assert!(found.is_some_and(|found| found.path.starts_with("/lost+found/")), "{:?}", recovered.findings);
+}
+
+/// Nobody says any more that the target has failed on which that was.
+#[test]
+fn of_files_of_which_no_copy_is_left_what_a_lost_target_had_is_made_of_the_others_as_far_as_these_are_enough() {
+    let world = Rc::new(World::new(46));
+    let cluster = Cluster::new(world.clone(), spec(7));
+    let (_host, files) = cluster.client("writer");
+    let raids = [Raid::Zero, Raid::One(2), Raid::Five];
+    let written = world.run(async move {
+        let mut written = Vec::new();
+        for (raid, nth) in raids.into_iter().cycle().zip(0_u64..24) {
+            let policy = Policy { raid, unit: Bytes::kib(16), targets: 4 };
+            let file = files.create(&format!("/{nth}"), 0o644, Some(policy), Options::alone()).await.expect("a file");
+            let bytes = pattern(200_000 + nth as usize, nth);
+            file.write_at(Bytes::ZERO, Slice::from(bytes.clone())).await.expect("it is taken");
+            written.push((file.entry().file, raid, bytes));
+            file.close().await.expect("it is durable");
+        }
+        written
+    });
+    let lost = holder(&cluster, 4);
+    let recovered = cluster.remade(|node| node != lost);
+    cluster.restart_manager();
+    let machine = cluster.client_machine("keeper");
+    let (control, count) = (machine.control.clone(), cluster.nodes.len() as u64);
+    world.run(async move {
+        for node in 1..=count {
+            control.change(Change::AddNode(AddNode { node, user: 0 })).await.expect("root");
+        }
+    });
+    (0..cluster.nodes.len()).filter(|node| *node != lost).for_each(|node| cluster.restart_node(node));
+    let rebuilt: Rc<RefCell<Vec<FileId>>> = Rc::default();
+    let (files, told) = (machine.files.clone(), rebuilt.clone());
+    world.run(async move {
+        files
+            .rebuild_missing(move |file, done| {
+                done.expect("there are enough targets");
+                told.borrow_mut().push(file);
+            })
+            .await
+            .expect("they are listed");
+    });
+    let lacking = |file: FileId| recovered.findings.iter().any(|it| it.file == file && it.what != What::Unknown);
+    let (mut is_lost, mut is_whole) = (0, 0);
+    for (file, raid, bytes) in written {
+        let (files, path) = (machine.files.clone(), format!("/lost+found/file-{}", file.0));
+        let read =
+            world.run(async move { files.open(&path, beside()).await?.read_at(Bytes::ZERO, Bytes::mib(1)).await });
+        let has_spare = raid != Raid::Zero;
+        match read {
+            Ok(read) => assert!(read == bytes && (has_spare || !lacking(file)), "{file} of {raid}"),
+            Err(error) => assert!(!has_spare && lacking(file), "{file} of {raid}: {error}"),
+        }
+        assert_eq!(rebuilt.borrow().contains(&file), has_spare && lacking(file), "{file} of {raid}");
+        (is_lost, is_whole) =
+            (is_lost + u32::from(!has_spare && lacking(file)), is_whole + u32::from(has_spare && lacking(file)));
+    }
+    assert!(is_lost > 0 && is_whole > 0, "{is_lost} could not be made, {is_whole} were");
 }

@@ -2,14 +2,15 @@
 //! targets that drain, are copied, and others come and go.
 
 use super::idle::{over, whole_answer_once_it_is_there};
-use super::leaving::{ALONE, on, states};
-use super::replaced::nodes_of;
+use super::leaving::{ALONE, leave, on, states, with_ring_among};
+use super::replaced::{lose, nodes_of, until_replaced};
 use super::spread::{STRIPED, WITH_PARITY, make_ring, missing, steps};
 use super::*;
 use crate::cluster::tests::keeper::{Keeper, drain, wait_until_empty};
 use forebay_client::rings::PartState;
 use forebay_manager::recover::What;
 use forebay_model::ring::Spread;
+use forebay_wire::control::cluster::AddNode;
 
 /// What a ring and those beside it went through.
 #[derive(Debug, Default, Clone, Copy)]
@@ -73,14 +74,19 @@ impl Answered {
     /// All that was answered is so, and nothing else.
     fn check(&self, cluster: &Cluster, machine: &ClientMachine) {
         let (world, files) = (cluster.world(), machine.files.clone());
-        let (listed, pins) = world.run(async move {
-            let (listed, _) = files.list("/", "").await.expect("it is there");
-            let ring = files.rings().open("/ring", true).await.expect("it is there");
-            (listed, ring.pins().await.expect("all targets are there"))
-        });
+        let (listed, _) = world.run(async move { files.list("/", "").await.expect("it is there") });
         let there: BTreeSet<String> = listed.iter().map(|one| format!("/{}", one.name)).collect();
         let all = self.beside.iter().cloned().chain(["/ring".to_string()]).collect();
         assert_eq!(there, all);
+        self.check_pins(cluster, machine);
+    }
+
+    fn check_pins(&self, cluster: &Cluster, machine: &ClientMachine) {
+        let rings = machine.files.rings();
+        let pins = cluster.world().run(async move {
+            let ring = rings.open("/ring", true).await.expect("it is there");
+            ring.pins().await.expect("all targets are there")
+        });
         let pins: BTreeSet<String> = pins.into_iter().map(|pin| pin.label).collect();
         assert_eq!(pins, self.pins);
     }
@@ -208,4 +214,113 @@ fn outcome_45_rings_have_what_was_acknowledged_whenever_the_manager_loses_its_di
 #[test]
 fn the_same_seed_is_the_same_life_of_a_ring_whose_manager_loses_its_disk() {
     assert_eq!(life(1, WITH_PARITY).1, life(1, WITH_PARITY).1);
+}
+
+/// The manager loses its disk, and nothing was copied: the ring is made anew of what its parts say, those on this node left out. It is given
+/// its name again.
+fn lose_all_copies(cluster: &Cluster, without: Option<usize>) {
+    let recovered = cluster.remade(|node| Some(node) != without);
+    let found: Vec<&str> =
+        recovered.findings.iter().filter(|it| it.what == What::Unknown).map(|it| it.path.as_str()).collect();
+    let [path] = found[..] else { panic!("there is one ring: {:?}", recovered.findings) };
+    cluster.restart_manager();
+    let (finder, path, count) = (cluster.client_machine("finder"), path.to_string(), cluster.nodes.len() as u64);
+    let control = finder.control.clone();
+    cluster.world().run(async move {
+        // Of nodes, too, nothing is known.
+        for node in 1..=count {
+            control.change(Change::AddNode(AddNode { node, user: 0 })).await.expect("root");
+        }
+    });
+    (0..cluster.nodes.len()).filter(|node| Some(*node) != without).for_each(|node| cluster.restart_node(node));
+    let files = finder.files;
+    cluster.world().run(async move { files.rename(&path, "/ring", true).await.expect("it is there") });
+}
+
+/// A ring that goes through all that may have happened to its parts before nothing is known of it any more, and goes on then.
+fn forgotten(seed: u64, spread: Spread) {
+    let (world, cluster, nodes) = with_ring_among((8, 1), seed, spread);
+    let (chance, looker) = (world.random(), cluster.client_machine("looker"));
+    let (moved, mut past) = (Rc::default(), Vec::new());
+    let mut recording = Recording::begin(&cluster, 1);
+    (0..20).for_each(|_| recording.step(&world, &*chance));
+    steps(&mut recording, &world, &*chance, 600);
+    // It lies where it lay; or a part has left its target, was copied to another one, or began anew elsewhere.
+    let at = chance.below(nodes.len() as u64) as usize;
+    match seed % 4 {
+        0 => past.push(over(&world, recording)),
+        1 => {
+            leave(&mut recording, &cluster, &looker, nodes[at]);
+            (0..chance.below(100)).for_each(|_| recording.step(&world, &*chance));
+            past.push(over(&world, recording));
+        }
+        2 => {
+            past.push(over(&world, recording));
+            let keeper = Keeper::new(&cluster, "keeper", &moved);
+            drain(&cluster, &looker, nodes[at]);
+            wait_until_empty(&cluster, &looker, nodes[at]);
+            keeper.machine.host.kill();
+        }
+        _ if spread.parity => {
+            lose(&cluster, &looker, nodes[at]);
+            until_replaced(&mut recording, &cluster, &looker, &*chance, nodes[at]);
+            past.push(over(&world, recording));
+            // What was lost may be found again.
+            if chance.below(2) == 0 {
+                cluster.restart_node(nodes[at]);
+            }
+        }
+        _ => past.push(over(&world, recording)),
+    }
+    let there = nodes_of(&cluster, &looker);
+    let before = whole_answer_once_it_is_there(&cluster);
+    assert_eq!(missing(&before, &past), 0);
+    let label = "held".to_string();
+    let (ring, to, asked) = (open(&cluster, "pins", true), world.clock().wall(), label.clone());
+    let pinned = world.run(async move { ring.pin(&asked, Timestamp::MIN, to).await }).is_ok();
+    // With parity, one of its targets may be lost, too, if none was before.
+    let is_spare = spread.parity && seed % 4 != 3 && chance.below(2) == 0;
+    let without = is_spare.then(|| there[chance.below(there.len() as u64) as usize]);
+    lose_all_copies(&cluster, without);
+    assert_eq!(missing(&whole_answer_once_it_is_there(&cluster), &past), 0, "{there:?} without {without:?}");
+    if without.is_none() {
+        let (looker, answered) = (cluster.client_machine("looks"), pinned.then_some(label).into_iter().collect());
+        Answered { beside: BTreeSet::new(), pins: answered, names: 0 }.check_pins(&cluster, &looker);
+    }
+    // It is recorded on, and moved; what was lost lies elsewhere then.
+    let mut recording = Recording::begin(&cluster, 2);
+    steps(&mut recording, &world, &*chance, 400);
+    (0..2000).for_each(|_| recording.step_of(&world, &*chance, 3));
+    past.push(over(&world, recording));
+    let looker = cluster.client_machine("looks again");
+    let now = nodes_of(&cluster, &looker);
+    assert!(without.is_none_or(|without| !now.contains(&without)), "{now:?} without {without:?}");
+    let found = whole_answer_once_it_is_there(&cluster);
+    assert_eq!(missing(&found, &past), 0, "{there:?} without {without:?}, now {now:?}");
+    if spread.parity && without.is_none() && seed % 4 != 3 {
+        cluster.crash_node(now[chance.below(now.len() as u64) as usize]);
+        assert_eq!(missing(&whole_answer_once_it_is_there(&cluster), &past), 0, "also without another one");
+    }
+}
+
+#[test]
+fn outcome_45_a_ring_of_which_no_copy_is_left_is_made_anew_of_what_its_parts_say() {
+    seeds::each(8, |seed| [ALONE, STRIPED, WITH_PARITY].into_iter().for_each(|spread| forgotten(seed, spread)));
+}
+
+#[test]
+fn of_a_ring_of_which_no_copy_is_left_a_lost_part_that_nothing_makes_up_for_is_told_as_missing() {
+    for lost in 0..3 {
+        let (world, cluster, nodes) = with_ring_among((6, 1), 60 + lost, STRIPED);
+        let chance = world.random();
+        let mut recording = Recording::begin(&cluster, 1);
+        (0..300).for_each(|_| recording.step(&world, &*chance));
+        let times = recording.times.clone();
+        let past = [over(&world, recording)];
+        lose_all_copies(&cluster, Some(nodes[lost as usize]));
+        let found = whole_answer_once_it_is_there(&cluster);
+        let gone = missing(&found, &past);
+        println!("{lost}: {gone} of {} {:?}", times.len(), found.iter().filter_map(Found::gap).collect::<Vec<_>>());
+        assert!(gone > 0 && !away(&found).is_empty(), "{gone} are missing, and that is told");
+    }
 }
