@@ -10,6 +10,7 @@ use super::tree::Tree;
 use super::{Component, RingPart, Seen};
 use crate::records::{Absence, Absent, Fresh, Layout, NOWHERE, RingMove, RingMoves, component_of};
 use forebay_model::layout::{Raid, Striping, UNIT};
+use forebay_model::object::FIRST_FENCE;
 use forebay_model::ring::Spread;
 use forebay_model::{ObjectId, Result, TargetId};
 use forebay_wire::control::access::ROOT_USER;
@@ -21,6 +22,9 @@ const MODE: u32 = 0o600;
 
 /// What is known of files from the objects that are there.
 type OfFiles = BTreeMap<FileId, Vec<Component>>;
+
+/// What there is of each file, with its volume: where, as which component, and what that is.
+type ByFile<'a, T> = BTreeMap<(FileId, u64), Vec<(TargetId, u32, &'a T)>>;
 
 /// One place of a part of a ring.
 #[derive(Clone, Copy)]
@@ -134,15 +138,35 @@ fn lie(parts: &[Place<'_>], spread: Spread, version: u64) -> Result<(Layout, Rin
     let striping = Striping::new(raid, UNIT, spread.components(), 1, 1)?;
     let of = |component| Lies::of(parts.iter().copied().filter(move |it| it.component == component));
     let all: Vec<Option<Lies<'_>>> = (0..spread.components()).map(of).collect();
-    let targets = all.iter().map(|lies| lies.as_ref().map_or(NOWHERE, |lies| lies.now.target)).collect();
-    let moves = RingMoves(all.iter().flatten().filter_map(Lies::beside).collect());
+    let mut targets: Vec<TargetId> =
+        all.iter().map(|lies| lies.as_ref().map_or(NOWHERE, |lies| lies.now.target)).collect();
+    let mut moves = RingMoves(all.iter().flatten().filter_map(Lies::beside).collect());
     // What one part lacks, the others make.
-    let lost = (0..).zip(&all).find(|(_, lies)| lies.is_none()).map(|(component, _)| (component, Absence::Missed));
+    let lost = (0..).zip(&all).find(|(_, lies)| lies.is_none()).map(|(component, _)| component);
+    let went_on = || went_on_elsewhere(&all, version).filter(|_| spread.parity);
+    if lost.is_none()
+        && let Some(it) = went_on()
+    {
+        targets[it.component as usize] = NOWHERE;
+        moves.0.retain(|beside| beside.component != it.component);
+        moves.0.push(RingMove { component: it.component, target: it.target, moved: true });
+    }
+    let lost = lost.or_else(|| Some(went_on()?.component)).map(|component| (component, Absence::Missed));
     let anew = || all.iter().flatten().find(|lies| lies.is_anew).map(|lies| lies.now.component);
     let filling = || anew().or_else(|| begun_last(&all)).map(|component| (component, Absence::Filling(0)));
     let lacks = lost.or_else(filling).filter(|_| spread.parity);
     let absent = lacks.map(|(component, absence)| Absent { component, since: version, absence });
     Ok((Layout { striping, targets, absent: absent.into_iter().collect() }, moves))
+}
+
+/// The place of a part that seems to have gone on elsewhere, where that is lost: it ended before the others, by more than they differ while
+/// each has a block in turn. Only of rings that may have left a target: of those that have newer versions than the first.
+fn went_on_elsewhere<'a>(all: &[Option<Lies<'a>>], version: u64) -> Option<Place<'a>> {
+    let parts = || all.iter().flatten().map(|lies| lies.now);
+    let first = parts().filter(|_| version > FIRST_FENCE + 1).min_by_key(|it| it.part.newest)?;
+    let others = parts().filter(|it| it.component != first.component).filter_map(|it| it.part.newest).min()?;
+    let a_turn = first.part.spec.flush_interval * all.len() as u32;
+    (first.part.newest? < others.before(a_turn)).then_some(first)
 }
 
 /// The part that was begun later than others and has not come round: it may lack what these have.
@@ -208,9 +232,8 @@ pub(super) fn take_newer(
     besides
 }
 
-/// What there is of each file, with its volume.
-fn by_file<T>(places: &BTreeMap<(TargetId, ObjectId), T>) -> BTreeMap<(FileId, u64), Vec<(TargetId, u32, &T)>> {
-    let mut all: BTreeMap<(FileId, u64), Vec<_>> = BTreeMap::new();
+fn by_file<T>(places: &BTreeMap<(TargetId, ObjectId), T>) -> ByFile<'_, T> {
+    let mut all = ByFile::new();
     for ((target, object), what) in places {
         let (file, component) = component_of(*object);
         all.entry((file, object.volume)).or_default().push((*target, component, what));

@@ -76,6 +76,26 @@ fn a_part_that_is_nowhere_is_made_of_the_others_and_one_that_was_begun_later_is_
 }
 
 #[test]
+fn a_part_that_ended_before_the_others_went_on_where_nothing_is_left_of_it_if_the_ring_may_have_left_a_target() {
+    let second = 1_000_000_000;
+    let of = |ended: i64, version: u64| {
+        let mut parts = whole(PARITY);
+        for (target, _, part) in &mut parts {
+            part.newest = Some(Timestamp(if *target == 2 { ended } else { 100 * second }));
+        }
+        let places = places(&parts);
+        let (layout, RingMoves(moves)) = lie(&places, PARITY, version).unwrap();
+        (layout.targets.iter().map(|it| it.0).collect::<Vec<_>>(), layout.absence(1), moves)
+    };
+    let left = vec![RingMove { component: 1, target: TargetId(2), moved: true }];
+    assert_eq!(of(96 * second, 3), (vec![1, 0, 3], Some(Absence::Missed), left));
+    // Each has a block in turn, once in a flush interval.
+    assert_eq!(of(97 * second, 3), (vec![1, 2, 3], None, vec![]));
+    // It has been where it was made since the beginning.
+    assert_eq!(of(96 * second, 2), (vec![1, 2, 3], None, vec![]));
+}
+
+#[test]
 fn of_two_places_of_a_part_the_later_one_counts_and_the_other_is_what_it_left() {
     let alone = Spread { targets: 1, parity: false };
     let of = |places: Vec<(u128, RingPart)>| {

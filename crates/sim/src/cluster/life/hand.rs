@@ -261,12 +261,21 @@ impl Hand {
             self.owned().borrow_mut().decide(false);
             return self.rest().await;
         }
+        if self.is_taken_late(&answer, &name) {
+            self.owned().borrow_mut().decide(false);
+            return self.list().await;
+        }
         let Some(file) = expected("create", answer) else { return self.rest().await };
         let mut owned = self.owned().borrow_mut();
         owned.decide(true);
         owned.files.get_mut(&key).expect("it was made").file = Some(file.entry().file);
         drop(owned);
         self.open.insert(key, (file, true));
+    }
+
+    /// Whether a name is refused because of a change that was asked for before, by a client that is gone, and came since.
+    fn is_taken_late<T>(&self, answer: &Result<T>, name: &str) -> bool {
+        answer.as_ref().is_err_and(|error| error.kind == Kind::Exists) && self.owned().borrow().may_be_taken(name)
     }
 
     async fn reopen(&mut self, key: u64, write: bool) {

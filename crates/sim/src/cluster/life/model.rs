@@ -224,6 +224,14 @@ impl Owned {
         self.decide(false);
     }
 
+    /// Whether something may come late that takes a name.
+    pub(super) fn may_be_taken(&self, name: &str) -> bool {
+        self.late.iter().any(|late| match &late.change {
+            Undecided::Create { name: taken, .. } | Undecided::Rename { to: taken, .. } => taken == name,
+            Undecided::Remove { .. } => false,
+        })
+    }
+
     fn is(&self, names: &Names, listed: &BTreeMap<String, FileId>) -> bool {
         let same = |name: &String, key: &u64| {
             let known = self.files.get(key).and_then(|known| known.file);

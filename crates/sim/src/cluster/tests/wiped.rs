@@ -3,7 +3,7 @@
 use super::*;
 use crate::seeds;
 use forebay_env::Random;
-use forebay_manager::recover::What;
+use forebay_manager::recover::{Recovered, What};
 use forebay_wire::control::cluster::AddNode;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,6 +216,34 @@ fn a_file_that_was_mended_before_anything_of_it_was_written_says_what_it_is_when
     assert!(found.is_some_and(|found| found.path.starts_with("/lost+found/")), "{:?}", recovered.findings);
 }
 
+/// The manager loses its disk, and nothing was copied: it is made anew of what targets have, those of this node left out. Who finds that has a
+/// machine of its own.
+fn without_copies(cluster: &Cluster, without: Option<usize>) -> (Recovered, ClientMachine) {
+    let recovered = cluster.remade(|node| Some(node) != without);
+    assert_eq!(recovered.at, None);
+    cluster.restart_manager();
+    let (finder, count) = (cluster.client_machine("finder"), cluster.nodes.len() as u64);
+    let control = finder.control.clone();
+    cluster.world().run(async move {
+        // Of nodes, too, nothing is known.
+        for node in 1..=count {
+            control.change(Change::AddNode(AddNode { node, user: 0 })).await.expect("root");
+        }
+    });
+    (0..cluster.nodes.len()).filter(|node| Some(*node) != without).for_each(|node| cluster.restart_node(node));
+    (recovered, finder)
+}
+
+/// The same where one thing is found, which is given its name again.
+pub(super) fn without_copies_as(cluster: &Cluster, without: Option<usize>, name: &'static str) {
+    let (recovered, finder) = without_copies(cluster, without);
+    let found: Vec<&str> =
+        recovered.findings.iter().filter(|it| it.what == What::Unknown).map(|it| it.path.as_str()).collect();
+    let [path] = found[..] else { panic!("there is one: {:?}", recovered.findings) };
+    let (files, path) = (finder.files, path.to_string());
+    cluster.world().run(async move { files.rename(&path, name, true).await.expect("it is there") });
+}
+
 /// Nobody says any more that the target has failed on which that was.
 #[test]
 fn of_files_of_which_no_copy_is_left_what_a_lost_target_had_is_made_of_the_others_as_far_as_these_are_enough() {
@@ -236,16 +264,7 @@ fn of_files_of_which_no_copy_is_left_what_a_lost_target_had_is_made_of_the_other
         written
     });
     let lost = holder(&cluster, 4);
-    let recovered = cluster.remade(|node| node != lost);
-    cluster.restart_manager();
-    let machine = cluster.client_machine("keeper");
-    let (control, count) = (machine.control.clone(), cluster.nodes.len() as u64);
-    world.run(async move {
-        for node in 1..=count {
-            control.change(Change::AddNode(AddNode { node, user: 0 })).await.expect("root");
-        }
-    });
-    (0..cluster.nodes.len()).filter(|node| *node != lost).for_each(|node| cluster.restart_node(node));
+    let (recovered, machine) = without_copies(&cluster, Some(lost));
     let rebuilt: Rc<RefCell<Vec<FileId>>> = Rc::default();
     let (files, told) = (machine.files.clone(), rebuilt.clone());
     world.run(async move {

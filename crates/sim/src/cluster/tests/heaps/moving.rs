@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::cluster::tests::keeper::{Keeper, drain, wait_until_empty};
+use crate::cluster::tests::wiped::without_copies_as;
 
 /// Targets of a cluster here.
 const NODES: u32 = 4;
@@ -96,6 +97,44 @@ fn a_heap_on_a_target_that_drains_lies_elsewhere_then_with_its_history_and_all_i
             assert_eq!(root.expect("it is kept").reply, HeapReply::Root { commit: *commit, root: Some(*id) });
         }
         assert_eq!(heaps.info("/heap").await.expect("it is there").complaints, Vec::<String>::new());
+    });
+}
+
+/// It lies in two places for a while, of which one goes on.
+#[test]
+fn outcome_45_a_heap_of_which_no_copy_is_left_is_made_anew_of_what_lies_where_it_went_on() {
+    seeds::each(6, |seed| {
+        let world = Rc::new(World::new(seed));
+        let cluster = Cluster::new(world.clone(), super::super::spec(NODES));
+        let machine = cluster.client_machine("client");
+        let heaps = machine.files.heaps();
+        let settings = HeapSettings { keep: Duration::from_hours(9), ..Default::default() };
+        world.run(async move { heaps.create("/heap", HEAP_MODE, settings).await.expect("there is room") });
+        let mut all: Vec<(RecordId, u64, Vec<u8>)> = Vec::new();
+        let mut put = |machine: &ClientMachine, count: usize| {
+            for _ in 0..count {
+                let record = pattern(10 + all.len() * 3001 % 50_000, all.len() as u64);
+                let (id, commit) = committed(&cluster, machine, &record);
+                all.push((id, commit, record));
+            }
+        };
+        put(&machine, 20);
+        let (at, moved) = (home(&cluster, &machine), Rc::default());
+        let _keeper = Keeper::new(&cluster, "keeper", &moved);
+        drain(&cluster, &machine, at);
+        wait_until_empty(&cluster, &machine, at);
+        // Nothing may have been committed since.
+        put(&machine, (seed % 3) as usize);
+        without_copies_as(&cluster, None, "/heap");
+        let machine = cluster.client_machine("another");
+        put(&machine, 5);
+        let heaps = machine.files.heaps();
+        world.run(async move {
+            let ids: Vec<RecordId> = all.iter().map(|(id, ..)| *id).collect();
+            let found = got(&mut heaps.begin("/heap"), &ids).await.expect("it is there");
+            assert!(found.into_iter().eq(all.iter().map(|(.., record)| Some(record.clone()))));
+            assert_eq!(heaps.info("/heap").await.expect("it is there").complaints, Vec::<String>::new());
+        });
     });
 }
 

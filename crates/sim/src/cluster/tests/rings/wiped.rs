@@ -7,10 +7,10 @@ use super::replaced::{lose, nodes_of, until_replaced};
 use super::spread::{STRIPED, WITH_PARITY, make_ring, missing, steps};
 use super::*;
 use crate::cluster::tests::keeper::{Keeper, drain, wait_until_empty};
+use crate::cluster::tests::wiped::without_copies_as;
 use forebay_client::rings::PartState;
 use forebay_manager::recover::What;
 use forebay_model::ring::Spread;
-use forebay_wire::control::cluster::AddNode;
 
 /// What a ring and those beside it went through.
 #[derive(Debug, Default, Clone, Copy)]
@@ -216,27 +216,6 @@ fn the_same_seed_is_the_same_life_of_a_ring_whose_manager_loses_its_disk() {
     assert_eq!(life(1, WITH_PARITY).1, life(1, WITH_PARITY).1);
 }
 
-/// The manager loses its disk, and nothing was copied: the ring is made anew of what its parts say, those on this node left out. It is given
-/// its name again.
-fn lose_all_copies(cluster: &Cluster, without: Option<usize>) {
-    let recovered = cluster.remade(|node| Some(node) != without);
-    let found: Vec<&str> =
-        recovered.findings.iter().filter(|it| it.what == What::Unknown).map(|it| it.path.as_str()).collect();
-    let [path] = found[..] else { panic!("there is one ring: {:?}", recovered.findings) };
-    cluster.restart_manager();
-    let (finder, path, count) = (cluster.client_machine("finder"), path.to_string(), cluster.nodes.len() as u64);
-    let control = finder.control.clone();
-    cluster.world().run(async move {
-        // Of nodes, too, nothing is known.
-        for node in 1..=count {
-            control.change(Change::AddNode(AddNode { node, user: 0 })).await.expect("root");
-        }
-    });
-    (0..cluster.nodes.len()).filter(|node| Some(*node) != without).for_each(|node| cluster.restart_node(node));
-    let files = finder.files;
-    cluster.world().run(async move { files.rename(&path, "/ring", true).await.expect("it is there") });
-}
-
 /// A ring that goes through all that may have happened to its parts before nothing is known of it any more, and goes on then.
 fn forgotten(seed: u64, spread: Spread) {
     let (world, cluster, nodes) = with_ring_among((8, 1), seed, spread);
@@ -281,7 +260,7 @@ fn forgotten(seed: u64, spread: Spread) {
     // With parity, one of its targets may be lost, too, if none was before.
     let is_spare = spread.parity && seed % 4 != 3 && chance.below(2) == 0;
     let without = is_spare.then(|| there[chance.below(there.len() as u64) as usize]);
-    lose_all_copies(&cluster, without);
+    without_copies_as(&cluster, without, "/ring");
     assert_eq!(missing(&whole_answer_once_it_is_there(&cluster), &past), 0, "{there:?} without {without:?}");
     if without.is_none() {
         let (looker, answered) = (cluster.client_machine("looks"), pinned.then_some(label).into_iter().collect());
@@ -315,12 +294,10 @@ fn of_a_ring_of_which_no_copy_is_left_a_lost_part_that_nothing_makes_up_for_is_t
         let chance = world.random();
         let mut recording = Recording::begin(&cluster, 1);
         (0..300).for_each(|_| recording.step(&world, &*chance));
-        let times = recording.times.clone();
         let past = [over(&world, recording)];
-        lose_all_copies(&cluster, Some(nodes[lost as usize]));
+        without_copies_as(&cluster, Some(nodes[lost as usize]), "/ring");
         let found = whole_answer_once_it_is_there(&cluster);
         let gone = missing(&found, &past);
-        println!("{lost}: {gone} of {} {:?}", times.len(), found.iter().filter_map(Found::gap).collect::<Vec<_>>());
         assert!(gone > 0 && !away(&found).is_empty(), "{gone} are missing, and that is told");
     }
 }
