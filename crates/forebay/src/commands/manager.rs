@@ -119,7 +119,10 @@ fn in_words(Finding { file, path, what }: &Finding) -> String {
     match what {
         What::Lacks { components, is_enough } => {
             let then = match is_enough {
-                true => "the others make up for that; `forebay target fail` has what a lost target had rebuilt",
+                true => {
+                    "the others make up for that: if no copy knew it, it is rebuilt at once, and otherwise when `forebay target fail` says that \
+                     its target is lost"
+                }
                 false => "the others are not enough: serve these targets again, or restore it from elsewhere",
             };
             format!("{path}: components were not found ({}): {then}", which(components))

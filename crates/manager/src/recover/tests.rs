@@ -1,6 +1,6 @@
 use super::{Component, Recovered, RingPart, Seen, What, recover};
-use crate::copies::Copying;
 use crate::copies::tests::{Shelf, copies, done, said, there};
+use crate::copies::{Chain, Copying};
 use crate::engine::{Engine, Memory};
 use crate::history;
 use crate::keys;
@@ -129,6 +129,17 @@ pub(super) fn copied(stage: &mut Stage) -> Rc<Shelf> {
     let mut writing = copies(&shelf, stage.now);
     (0..40).for_each(|_| done(writing.tick(&mut stage.manager)).unwrap());
     shelf
+}
+
+/// What copies say of which the newest was not written to its end.
+pub(super) fn not_whole(stage: &mut Stage, shelf: &Shelf) -> Chain {
+    let next = Shelf::with(1);
+    next.bring_back(TargetId(1), shelf);
+    stage.restart();
+    stage.manager.copying = Copying::Off { is_named: false };
+    let mut writing = copies(&next, stage.now);
+    done(writing.keep(&mut stage.manager)).unwrap();
+    next.together()
 }
 
 /// The cluster that comes of it.
@@ -640,13 +651,7 @@ fn a_component_that_is_on_several_targets_lies_where_it_is_newest_if_the_copy_ma
     ] {
         let mut seen = seen(&mut stage, Some(&shelf));
         if !is_whole {
-            let next = Shelf::with(1);
-            next.bring_back(TargetId(1), &shelf);
-            stage.restart();
-            stage.manager.copying = Copying::Off { is_named: false };
-            let mut writing = copies(&next, stage.now);
-            done(writing.keep(&mut stage.manager)).unwrap();
-            seen.chain = next.together();
+            seen.chain = not_whole(&mut stage, &shelf);
         }
         assert_eq!(seen.chain.is_whole(), is_whole);
         let is_old = |it: &&Component| component_of(it.object) == (file, 1);

@@ -1,14 +1,11 @@
-use super::super::tests::{copied, full, layouts, recovered, seen};
+use super::super::tests::{copied, full, layouts, not_whole, recovered, seen};
 use super::*;
-use crate::copies::Copying;
-use crate::copies::tests::{Shelf, copies, done};
 use crate::records::{decode, object};
 use crate::testing::{Stage, root};
 use crate::{engine::Engine, keys};
 use forebay_model::Timestamp;
 use forebay_model::ring::RingSpec;
 use forebay_wire::control::names::Place as At;
-use std::rc::Rc;
 
 const FILE: FileId = FileId(7);
 const PARITY: Spread = Spread { targets: 2, parity: true };
@@ -138,13 +135,7 @@ fn of_an_older_copy(
     let shelf = copied(&mut stage);
     let mut seen = seen(&mut stage, Some(&shelf));
     if !is_whole {
-        let next = Shelf::with(1);
-        next.bring_back(TargetId(1), &shelf);
-        stage.restart();
-        stage.manager.copying = Copying::Off { is_named: false };
-        let mut writing = copies(&next, stage.now);
-        done(writing.keep(&mut stage.manager)).unwrap();
-        seen.chain = Rc::clone(&next).together();
+        seen.chain = not_whole(&mut stage, &shelf);
     }
     let before = layouts(&stage.engine)[&file].targets.clone();
     seen.targets.extend((1..20).map(TargetId));
