@@ -169,12 +169,13 @@ fn went_on_elsewhere<'a>(all: &[Option<Lies<'a>>], version: u64) -> Option<Place
     (first.part.newest? < others.before(a_turn)).then_some(first)
 }
 
-/// The part that was begun later than others and has not come round: it may lack what these have.
+/// The part that was begun later than others, and not to go on with what lies in another place, and has not come round: it may lack what
+/// these have.
 fn begun_last(all: &[Option<Lies<'_>>]) -> Option<u32> {
-    let parts = || all.iter().flatten().map(|lies| lies.now);
-    let first = parts().filter_map(|it| it.part.oldest).min();
+    let first = all.iter().flatten().filter_map(|lies| lies.now.part.oldest).min();
+    let alone = all.iter().flatten().filter(|lies| lies.former.is_none()).map(|lies| lies.now);
     let is_young = |it: &Place<'_>| it.part.elements.start <= it.part.begins && it.part.oldest > first;
-    parts().filter(is_young).max_by_key(|it| it.part.oldest).map(|it| it.component)
+    alone.filter(is_young).max_by_key(|it| it.part.oldest).map(|it| it.component)
 }
 
 /// What lies in several places, and in another one by now than a copy says which may be older, lies there; what rings have beside where

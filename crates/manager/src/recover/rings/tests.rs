@@ -64,6 +64,12 @@ fn a_part_that_is_nowhere_is_made_of_the_others_and_one_that_was_begun_later_is_
     let mut young = whole(PARITY);
     young[1].2 = RingPart { oldest: Some(Timestamp(5)), ..part(PARITY, 1, 0..9, 0, 9) };
     assert_eq!(laid(&young), (vec![1, 2, 3], Some((1, Absence::Filling(0))), vec![]));
+    // It goes on with what lies elsewhere.
+    let mut left = young.clone();
+    left[1].2 = RingPart { oldest: Some(Timestamp(5)), ..part(PARITY, 1, 9..12, 9, 9) };
+    left.push((7, 1, part(PARITY, 1, 0..9, 0, 4)));
+    let beside = RingMove { component: 1, target: TargetId(7), moved: true };
+    assert_eq!(laid(&left), (vec![1, 2, 3], None, vec![beside]));
     // It has come round, so it has all that the others have.
     young[1].2.elements = 1..9;
     assert_eq!(laid(&young).1, None);

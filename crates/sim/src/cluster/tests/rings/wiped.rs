@@ -276,9 +276,12 @@ fn forgotten(seed: u64, spread: Spread) {
     assert!(without.is_none_or(|without| !now.contains(&without)), "{now:?} without {without:?}");
     let found = whole_answer_once_it_is_there(&cluster);
     assert_eq!(missing(&found, &past), 0, "{there:?} without {without:?}, now {now:?}");
-    if spread.parity && without.is_none() && seed % 4 != 3 {
+    if spread.parity && without.is_none() {
         cluster.crash_node(now[chance.below(now.len() as u64) as usize]);
-        assert_eq!(missing(&whole_answer_once_it_is_there(&cluster), &past), 0, "also without another one");
+        let found = whole_answer_once_it_is_there(&cluster);
+        // What may have gone on elsewhere has to come round before it bears another loss.
+        let may_have_left = !seed.is_multiple_of(4) && !away(&found).is_empty();
+        assert!(missing(&found, &past) == 0 || may_have_left, "also without another one");
     }
 }
 
