@@ -214,6 +214,16 @@ pub fn recover(
     let mut tree = Tree::load(&mut state, now)?;
     // What was removed is not there any more, whoever has not heard of that.
     of_files.retain(|file, _| !state.contains_key(&keys::removals(*file)));
+    // Nor is what was left behind of it before, which is to be removed as well.
+    let listed = lists::besides(&state)?;
+    let is_left = |object: ObjectId, target: TargetId| {
+        let (file, component) = component_of(object);
+        !tree.inodes.contains_key(&file) && listed.left.contains(&(file, component, target))
+    };
+    of_files.values_mut().for_each(|there| there.retain(|it| !is_left(it.object, it.target)));
+    of_files.retain(|_, there| !there.is_empty());
+    seen.rings.retain(|(target, ring), _| !is_left(*ring, *target));
+    seen.heaps.retain(|(target, heap), _| !is_left(*heap, *target));
     let Next { file, volume } = decode(keys::NEXT, &state[keys::NEXT])?;
     // Whoever made a ring or a heap under a number that is taken would have what is there. Objects with names of their own have numbers
     // by chance, nearly all of them far behind those of files.
@@ -226,7 +236,7 @@ pub fn recover(
     let mut besides =
         rings::make_unknown(&mut tree, &seen, &of_files, |file| state.contains_key(&keys::removals(file)))?;
     tree.name_all();
-    tree.take_newer(&of_files, &writers, &lists::besides(&state)?, is_whole);
+    tree.take_newer(&of_files, &writers, &listed, is_whole);
     besides.extend(rings::take_newer(&mut tree, &seen, &of_files, &lists::ring_moves(&state)?, is_whole));
     tree.find_lacking(&of_files, &seen);
     tree.give_up_unfound();

@@ -629,6 +629,37 @@ fn what_a_layout_names_is_not_removed_and_nothing_is_copied_to_where_its_file_li
 }
 
 #[test]
+fn what_was_left_behind_of_something_that_was_removed_since_is_still_to_be_removed_and_is_not_taken_for_it() {
+    let mut stage = full();
+    for (path, kind) in [("v/x", FileKind::File), ("d/r", FileKind::Ring), ("d/h", FileKind::Heap)] {
+        let Entry { file, attributes, .. } = stage.stat(&root(), Place::path(path)).unwrap();
+        assert_eq!(attributes.kind, kind);
+        let shelf = copied(&mut stage);
+        let mut seen = seen(&mut stage, Some(&shelf));
+        // All that the layout named is removed already, and the list of that is done.
+        let (_, lies) = layouts(&stage.engine)[&file].components()[0];
+        let is_first = |object: ObjectId, target: TargetId| component_of(object) == (file, 0) && target == lies;
+        seen.components.retain(|it| component_of(it.object).0 != file || is_first(it.object, it.target));
+        seen.rings.retain(|(target, ring), _| component_of(*ring).0 != file || is_first(*ring, *target));
+        seen.heaps.retain(|(target, heap), _| component_of(*heap).0 != file || is_first(*heap, *target));
+        let named = seen.chain.state.keys().find(|key| {
+            key.first() == Some(&b'D')
+                && decode::<crate::records::Named>(key, &seen.chain.state[*key]).is_ok_and(|named| named.file == file)
+        });
+        let gone = [keys::inode(file), keys::layout(file), named.unwrap().clone()];
+        gone.iter().for_each(|key| drop(seen.chain.state.remove(key)));
+        let left = keys::leftovers(file);
+        let orders = Orders { volume: attributes.volume, version: 1, due: stage.now.wall, pending: vec![(0, lies)] };
+        seen.chain.state.insert(left.clone(), encode(&left, &orders).unwrap());
+        let (found, mut next) = recovered(&stage, seen);
+        assert_eq!(found.findings, [], "{path}");
+        assert!(next.stat(&root(), Place::of(file)).is_err(), "{path}");
+        let kept = next.engine.snapshot().unwrap().get(&left).unwrap();
+        assert_eq!(decode::<Orders>(&left, &kept.unwrap()).unwrap(), orders, "{path}");
+    }
+}
+
+#[test]
 fn a_component_that_is_on_several_targets_lies_where_it_is_newest_if_the_copy_may_be_older() {
     let mut stage = full();
     let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
