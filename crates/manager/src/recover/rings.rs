@@ -103,8 +103,7 @@ pub(super) fn make_unknown(
         if tree.inodes.contains_key(&file) || is_removed(file) {
             continue;
         }
-        let parts: Vec<Place<'_>> =
-            places.into_iter().map(|place| Place::of(place, of_files.get(&file).map_or(&[], Vec::as_slice))).collect();
+        let parts = parts(&places, of_files.get(&file));
         let Some(spread) = spread_of(&parts) else { continue };
         let version = fence(of_files, file, volume) + 1;
         let (layout, moves) = lie(&parts, spread, version)?;
@@ -141,17 +140,16 @@ fn lie(parts: &[Place<'_>], spread: Spread, version: u64) -> Result<(Layout, Rin
     let mut targets: Vec<TargetId> =
         all.iter().map(|lies| lies.as_ref().map_or(NOWHERE, |lies| lies.now.target)).collect();
     let mut moves = RingMoves(all.iter().flatten().filter_map(Lies::beside).collect());
-    // What one part lacks, the others make.
-    let lost = (0..).zip(&all).find(|(_, lies)| lies.is_none()).map(|(component, _)| component);
-    let went_on = || went_on_elsewhere(&all, version).filter(|_| spread.parity);
-    if lost.is_none()
-        && let Some(it) = went_on()
+    if spread.parity
+        && targets.iter().all(|target| *target != NOWHERE)
+        && let Some(Place { component, target, .. }) = went_on_elsewhere(&all, version)
     {
-        targets[it.component as usize] = NOWHERE;
-        moves.0.retain(|beside| beside.component != it.component);
-        moves.0.push(RingMove { component: it.component, target: it.target, moved: true });
+        targets[component as usize] = NOWHERE;
+        moves.0.retain(|beside| beside.component != component);
+        moves.0.push(RingMove { component, target, moved: true });
     }
-    let lost = lost.or_else(|| Some(went_on()?.component)).map(|component| (component, Absence::Missed));
+    // What one part lacks, the others make.
+    let lost = targets.iter().position(|target| *target == NOWHERE).map(|at| (at as u32, Absence::Missed));
     let anew = || all.iter().flatten().find(|lies| lies.is_anew).map(|lies| lies.now.component);
     let filling = || anew().or_else(|| begun_last(&all)).map(|component| (component, Absence::Filling(0)));
     let lacks = lost.or_else(filling).filter(|_| spread.parity);
@@ -190,16 +188,16 @@ pub(super) fn take_newer(
     let mut besides = Vec::new();
     for ((file, volume), places) in by_file(&seen.rings) {
         let fence = fence(of_files, file, volume);
-        let Some(layout) = tree.older(file, (FileKind::Ring, volume), fence, is_whole) else { continue };
+        let Some((layout, next)) = tree.older(file, (FileKind::Ring, volume), fence, is_whole) else { continue };
         let mut moves = before.get(&file).cloned().unwrap_or_default();
         let (mut targets, mut anew) = (layout.targets.clone(), None);
+        let parts = parts(&places, of_files.get(&file));
         for (component, lies) in layout.components() {
-            let there = places.iter().filter(|(_, of, _)| *of == component);
-            let there = there.map(|place| Place::of(*place, of_files.get(&file).map_or(&[], Vec::as_slice)));
-            let Some(now) = Lies::of(there.clone()) else { continue };
+            let there = || parts.iter().copied().filter(|it| it.component == component);
+            let Some(now) = Lies::of(there()) else { continue };
             let is_known = |it: Place<'_>| it.target == lies && !now.now.is_newer_than(&it);
             // What was not looked at may be newer.
-            if now.now.target == lies || there.clone().any(is_known) || !seen.targets.contains(&lies) {
+            if now.now.target == lies || there().any(is_known) || !seen.targets.contains(&lies) {
                 continue;
             }
             targets[component as usize] = now.now.target;
@@ -213,24 +211,29 @@ pub(super) fn take_newer(
         }
         layout.targets = targets;
         let lacks = anew.filter(|_| layout.striping.raid() == Raid::Five && layout.absent.is_empty());
-        let since = fence + 1;
-        layout.absent.extend(lacks.map(|component| Absent { component, since, absence: Absence::Filling(0) }));
-        tree.raise(file, fence);
+        let filling = |component| Absent { component, since: next, absence: Absence::Filling(0) };
+        layout.absent.extend(lacks.map(filling));
+        tree.raise(file, next);
         besides.push((file, moves));
     }
     for ((file, volume), places) in by_file(&seen.heaps) {
         let fence = fence(of_files, file, volume);
-        let Some(layout) = tree.older(file, (FileKind::Heap, volume), fence, is_whole) else { continue };
+        let Some((layout, next)) = tree.older(file, (FileKind::Heap, volume), fence, is_whole) else { continue };
         let lies = layout.targets[0];
         let known = places.iter().find(|(target, ..)| *target == lies).map(|(.., commit)| **commit);
         let newest = places.iter().max_by_key(|(.., commit)| **commit);
         let newest = newest.filter(|(.., commit)| known < Some(**commit) && seen.targets.contains(&lies));
         if let Some((target, ..)) = newest {
             layout.targets[0] = *target;
-            tree.raise(file, fence);
+            tree.raise(file, next);
         }
     }
     besides
+}
+
+/// The places of the parts of a ring, beside the objects of it.
+fn parts<'a>(places: &[(TargetId, u32, &'a RingPart)], objects: Option<&Vec<Component>>) -> Vec<Place<'a>> {
+    places.iter().map(|place| Place::of(*place, objects.map_or(&[], Vec::as_slice))).collect()
 }
 
 fn by_file<T>(places: &BTreeMap<(TargetId, ObjectId), T>) -> ByFile<'_, T> {

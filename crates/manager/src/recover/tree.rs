@@ -155,24 +155,26 @@ impl Tree {
         self.now
     }
 
-    /// The layout of a ring or heap, if what is known of it may be older than what targets have, which ask for this version at least.
+    /// The layout of a ring or heap, if what is known of it may be older than what targets have, which ask for this version at least; and
+    /// the version that it has if that is so.
     pub(super) fn older(
         &mut self,
         file: FileId,
         (kind, volume): (FileKind, u64),
         fence: u64,
         is_whole: bool,
-    ) -> Option<&mut Layout> {
+    ) -> Option<(&mut Layout, u64)> {
         let attributes = self.inodes.get(&file).map(|it| &it.attributes)?;
         let may_be_older = fence > attributes.version || !is_whole;
         let is_meant = (attributes.kind, attributes.volume) == (kind, volume);
-        self.layouts.get_mut(&file).filter(|_| is_meant && may_be_older)
+        let next = fence.max(attributes.version) + 1;
+        self.layouts.get_mut(&file).filter(|_| is_meant && may_be_older).map(|layout| (layout, next))
     }
 
     /// Nobody who was given something before goes on with it.
-    pub(super) fn raise(&mut self, file: FileId, fence: u64) {
+    pub(super) fn raise(&mut self, file: FileId, version: u64) {
         if let Some(Inode { attributes, .. }) = self.inodes.get_mut(&file) {
-            attributes.version = fence.max(attributes.version) + 1;
+            attributes.version = version;
         }
     }
 
