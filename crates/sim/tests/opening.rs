@@ -155,6 +155,7 @@ impl Content {
             tables_len: 0,
             tables_crc: 0,
             writers: forebay_target::catalog::Writers::default(),
+            description: None,
         };
         let (start, bytes, _) = encode_footer(builder, self.segment, trailer).unwrap();
         assert!(u64::from(start) >= self.per_segment * self.block, "the index of segment {sequence} has room");

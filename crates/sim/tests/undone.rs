@@ -40,6 +40,7 @@ fn the_trailer_of_a_segment_that_a_crash_undid_is_not_the_next_one_where_the_ope
             tables_len: 0,
             tables_crc: 0,
             writers: Writers::default(),
+            description: None,
         };
         let keys = record.spec.key_set().unwrap();
         let budget = IndexBudget::for_segment(record.segment, record.spec.index_percent, keys.len());

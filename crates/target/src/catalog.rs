@@ -179,6 +179,10 @@ pub struct RingRecord {
     pub begins: u64,
     /// As which it was made.
     pub origin: Origin,
+    /// Epoch of the target when it came to it from another one; 0 where it was made there.
+    pub since: u64,
+    /// Whether it was made anew of what its segments say: it may have been deleted, or may have left.
+    pub anew: bool,
 }
 
 /// The last block of each of the writer sessions seen last: what a session that resumes need not send again.
@@ -331,6 +335,8 @@ impl RingRecord {
             fence: 0,
             begins: 0,
             origin,
+            since: 0,
+            anew: false,
         }
     }
 

@@ -5,13 +5,15 @@
 //! groups; `order` decides which group is at which place and what a ring holds. What is made out of it is a catalog as a
 //! checkpoint would have had it, so that opening finds the tails as it always does. Nothing but superblocks and checkpoints is
 //! written, in the order of every commit: cut off anywhere, it is refused or rebuilt, and can be run again. Objects are not
-//! made anew from segments. Names, keys, guarantees and pins were in the catalog and nowhere else: they are lost, unless a
-//! checkpoint is whole.
+//! made anew from segments. Names, keys and guarantees are what the newest trailer of a ring says of it; pins were in the catalog and
+//! nowhere else: they are lost, unless a checkpoint is whole.
 
 mod copies;
 mod order;
 mod shape;
 mod sweep;
+
+pub(crate) use order::recovered;
 
 use crate::catalog::{Catalog, GroupClass, RingRecord};
 use crate::checkpoint::{self, Roots};
@@ -22,6 +24,7 @@ use crate::superblock::Superblock;
 use copies::Beside;
 use forebay_env::Env;
 use forebay_model::{Bytes, Error, Kind, Profile, Result, RingId, TargetId, Timestamp};
+use order::Again;
 use std::collections::{BTreeMap, BTreeSet};
 use sweep::{Sightings, Sweep};
 
@@ -46,6 +49,8 @@ pub struct Candidate {
 pub struct RingFound {
     /// Its name from now on.
     pub name: String,
+    /// Whether a trailer says what it was: its name, keys, guarantee and all else but its pins.
+    pub described: bool,
     /// Its groups, and those of its places of which no group was found.
     pub groups: u64,
     /// Places of which no group was found.
@@ -144,19 +149,21 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     let target = choose(name, &candidates, root.as_ref().map(|(_, s)| s.target).or(wanted))?;
     let mut catalog = Catalog::fresh(&layout);
     let mut rings = order::rings(&layout, target.0, &sightings);
-    for (id, (record, _)) in &rings {
+    for (id, Again { record, .. }) in &rings {
         for group in record.groups.iter().flatten() {
             catalog.groups[*group as usize] = class(record, *id);
         }
     }
     let of_target = || sightings.of(target.0);
-    catalog.epoch = of_target().map(|s| s.epoch()).max().unwrap_or(0) + 1;
-    catalog.next_ring = of_target().map(|s| s.ring).max().unwrap_or(0) + 1;
-    for (id, (record, _)) in &mut rings {
-        make_room(&layout, &mut catalog.groups, *id, record);
+    catalog.epoch = of_target().map(|s| sightings.epoch_there(s.stamped(), s.epoch())).max().unwrap_or(0) + 1;
+    catalog.next_ring = order::next_ring(target.0, &sightings).max(rings.keys().last().map_or(1, |id| id.0 + 1));
+    let mut slots: u64 = rings.values().map(|it| it.record.slots.len() as u64).sum();
+    // What was there last is most likely there still, and not one that had been deleted.
+    for (id, ring) in rings.iter_mut().rev() {
+        make_room(&layout, &mut catalog.groups, *id, ring, &mut slots);
     }
-    let found: Vec<RingFound> = rings.values().map(|(_, found)| found.clone()).collect();
-    catalog.rings = rings.into_iter().map(|(id, (record, _))| (id, record)).collect();
+    let found: Vec<RingFound> = rings.values().map(|it| it.found.clone()).collect();
+    catalog.rings = rings.into_iter().map(|(id, it)| (id, it.record)).collect();
     let oldest = found.iter().filter_map(|ring| ring.times).map(|times| times.0).min();
     // Of two pairs without a whole checkpoint, the one whose superblock is known is written last.
     let first = root.as_ref().map_or(0, |(which, _)| 1 - which);
@@ -229,9 +236,9 @@ fn candidates(sightings: &Sightings) -> Vec<Candidate> {
     let mut found: BTreeMap<u128, Candidate> = BTreeMap::new();
     let mut counted = BTreeSet::new();
     for sighting in sightings.all() {
-        let target = TargetId(sighting.target);
+        let target = TargetId(sightings.home(sighting.stamped()).0);
         let newest = Timestamp(sighting.max_time());
-        let candidate = found.entry(sighting.target).or_insert(Candidate { target, segments: 0, newest });
+        let candidate = found.entry(target.0).or_insert(Candidate { target, segments: 0, newest });
         let segment = (sighting.target, sighting.ring, sighting.slot, sighting.sequence);
         candidate.segments += u64::from(counted.insert(segment));
         candidate.newest = candidate.newest.max(newest);
@@ -267,18 +274,27 @@ fn class(record: &RingRecord, id: RingId) -> GroupClass {
     if record.without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) }
 }
 
-/// Where too little was found of a ring to run round in, it gets free groups: it had some that it had not written yet.
-fn make_room(layout: &Layout, groups: &mut [GroupClass], id: RingId, record: &mut RingRecord) {
+/// Where less was found of a ring than it had, or too little to run round in, it gets free groups: it had some that it had not written
+/// yet. `slots` are those of all rings.
+fn make_room(layout: &Layout, groups: &mut [GroupClass], id: RingId, ring: &mut Again, slots: &mut u64) {
+    let Again { record, found, had } = ring;
     let per_group = record.segments_per_group(layout) as usize;
     for (group, owner) in groups.iter_mut().enumerate() {
-        if record.segments() >= LEAST_SEGMENTS {
-            return;
+        let is_short = record.groups.iter().flatten().count() < *had as usize;
+        let has_place = *slots + per_group as u64 <= RingRecord::most_slots(layout);
+        if record.segments() >= LEAST_SEGMENTS && !(is_short && has_place) {
+            break;
         }
         if *owner == GroupClass::Free {
             *owner = class(record, id);
             record.groups.push(Some(group as u32));
             record.slots.resize(record.groups.len() * per_group, None);
             record.spec.capacity += layout.group;
+            *slots += per_group as u64;
         }
     }
+    found.capacity = record.spec.capacity;
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,7 @@ fn trailer() -> Trailer {
         tables_len: 0,
         tables_crc: 0,
         writers: Writers::default(),
+        description: None,
     }
 }
 
@@ -125,6 +126,8 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         fence: 0,
         begins: 0,
         origin: Origin::here(1, RingId(1)),
+        since: 0,
+        anew: false,
     };
     names_in_order(page.split_once("`spec.spread`").unwrap().1, "", &fields(&record)[1..]);
     let place = ScrubPlace::Ring(RingId(1), 1);

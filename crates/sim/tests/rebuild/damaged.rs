@@ -1,8 +1,8 @@
 //! What is damaged, or was left by chance, costs itself and nothing else.
 
 use crate::rings::{
-    OTHER, RECOVERED, UNPROVEN, damaged, elements, feed, goes_on, read_all, rebuild, same, same_but_the_last,
-    sequences, two_laps, two_rings, wipe, wiped_and_rebuilt,
+    BOTH, OTHER, UNPROVEN, damaged, elements, feed, goes_on, of, read_all, rebuild, same, same_but_the_last, sequences,
+    two_laps, two_rings, wipe, wiped_and_rebuilt,
 };
 use forebay_env::Env;
 use forebay_model::Bytes;
@@ -41,7 +41,7 @@ fn damage_to_a_segment_costs_what_lies_there_and_nothing_else() {
         let headers: Vec<&Part> = of_kind(PartKind::Header).collect();
         let gone = headers[nth.min(headers.len() - 1)];
         let (after, _) = harm(&|p| *p == *gone || trailer && p.kind == PartKind::Trailer && p.owner == (1, segment));
-        let after = &after["/recovered/1"];
+        let after = of(&after, NAME);
         let lost: Vec<u64> = sequences(&before[NAME]).into_iter().filter(|n| !sequences(after).contains(n)).collect();
         assert_eq!(lost, gone.elements.clone().collect::<Vec<u64>>(), "block {nth}, trailer gone: {trailer}");
     }
@@ -49,7 +49,7 @@ fn damage_to_a_segment_costs_what_lies_there_and_nothing_else() {
     let (after, _) = harm(&|p| {
         p.owner == (1, newest - 4) && !matches!(p.kind, PartKind::Root | PartKind::Checkpoint | PartKind::Beside)
     });
-    let after = &after["/recovered/1"];
+    let after = of(&after, NAME);
     let lost: Vec<u64> = sequences(&before[NAME]).into_iter().filter(|n| !sequences(after).contains(n)).collect();
     let blocks = parts.iter().filter(|p| p.kind == PartKind::Header && p.owner == (1, newest - 4));
     let due: std::collections::BTreeSet<u64> = blocks.flat_map(|p| p.elements.clone()).collect();
@@ -84,18 +84,18 @@ fn random_damage_to_segments_leaves_a_target_that_tells_no_wrong_byte() {
             }
         }
         let after = wiped_and_rebuilt(&stage);
-        for (old, new) in RECOVERED {
-            let known = elements(&before[old]);
+        for ring in BOTH {
+            let known = elements(&before[ring]);
             let first = *known.first_key_value().unwrap().0;
             let mut last = None;
-            for event in &after[new] {
+            for event in of(&after, ring) {
                 let Event::Element { sequence, .. } = event else { continue };
                 assert!(last < Some(*sequence), "seed {seed}: {sequence} after {last:?}");
                 last = Some(*sequence);
                 // What had expired may come back, also between others.
                 let is_expired = |e: &Event| matches!(e, Event::Expired(from, to) if (*from..*to).contains(sequence));
                 let was = known.get(sequence);
-                let is_it = was.map_or_else(|| before[old].iter().any(is_expired), |was| *was == event);
+                let is_it = was.map_or_else(|| before[ring].iter().any(is_expired), |was| *was == event);
                 assert!(*sequence < first || is_it, "seed {seed}: {sequence} is not what it was");
             }
         }
@@ -154,14 +154,14 @@ fn what_is_rebuilt_is_what_opening_would_have_found_whatever_happened_before() {
         let before = read_all(&opened);
         let stage = scene.begin(seed);
         let after = wiped_and_rebuilt(&stage);
-        for (old, new) in RECOVERED {
-            let (was, is) = (elements(&before[old]), elements(&after[new]));
+        for ring in BOTH {
+            let (was, is) = (elements(&before[ring]), elements(of(&after, ring)));
             let missing: Vec<&u64> = was.iter().filter(|(n, e)| is.get(n) != Some(e)).map(|(n, _)| n).collect();
-            assert!(missing.is_empty(), "seed {seed}: {old} had {missing:?} of {:?}", was.keys());
+            assert!(missing.is_empty(), "seed {seed}: {ring} had {missing:?} of {:?}", was.keys());
             // What opening gave up behind something torn, and nobody was told of, may be whole and back.
-            assert!(is.keys().last() >= was.keys().last(), "seed {seed}: {old}");
+            assert!(is.keys().last() >= was.keys().last(), "seed {seed}: {ring}");
             // What had expired and is back in part may be told as damaged.
-            assert_eq!(damaged(&before[old]), 0, "seed {seed}: {old}");
+            assert_eq!(damaged(&before[ring]), 0, "seed {seed}: {ring}");
         }
         goes_on(&stage, &after);
     });

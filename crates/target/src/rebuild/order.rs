@@ -6,13 +6,14 @@
 
 use super::RingFound;
 use super::shape::{Shape, shape};
-use super::sweep::{Blocks, Sighting, Sightings, Trail, What, lost};
+use super::sweep::{Blocks, Sighting, Sightings, Stamped, Trail, What, lost};
 use crate::catalog::{Origin, RingRecord, Segment};
 use crate::layout::Layout;
+use crate::segment::Description;
 use forebay_model::gap::Cause;
 use forebay_model::ring::RingSpec;
-use forebay_model::{Bytes, RingId, Timestamp};
-use std::collections::BTreeMap;
+use forebay_model::{Bytes, Rate, RingId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The least that a ring takes for the size of its blocks, where only smaller ones were seen.
 const LEAST_BLOCK: Bytes = Bytes::kib(16);
@@ -66,64 +67,123 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The rings of a target, with what is to be said of each.
-pub(super) fn rings(layout: &Layout, target: u128, sightings: &Sightings) -> BTreeMap<RingId, (RingRecord, RingFound)> {
-    let mut by_ring: BTreeMap<u64, Vec<&Sighting>> = BTreeMap::new();
-    sightings.of(target).for_each(|sighting| by_ring.entry(sighting.ring).or_default().push(sighting));
-    let mut shapes: BTreeMap<u64, Shape> = BTreeMap::new();
-    for (ring, seen) in &mut by_ring {
-        if let Some((shape, _)) = shape(layout, seen.iter().copied()) {
-            seen.retain(|sighting| shape.fits(layout, sighting));
-            shapes.insert(*ring, shape);
+/// A ring that is there again.
+pub(super) struct Again {
+    pub(super) record: RingRecord,
+    pub(super) found: RingFound,
+    /// Groups that it had.
+    pub(super) had: u64,
+}
+
+/// A ring, and what was seen of it.
+struct Seen<'a> {
+    id: u64,
+    shape: Shape,
+    sightings: Vec<&'a Sighting>,
+    description: Option<&'a Description>,
+}
+
+/// The rings of a target.
+pub(super) fn rings(layout: &Layout, target: u128, sightings: &Sightings) -> BTreeMap<RingId, Again> {
+    let mut by_ring: BTreeMap<Stamped, Vec<&Sighting>> = BTreeMap::new();
+    sightings.of(target).for_each(|sighting| by_ring.entry(sighting.stamped()).or_default().push(sighting));
+    // The number that a ring has here is its own, but for what a target had before it was made anew.
+    let mut taken = BTreeSet::new();
+    let mut next = next_ring(target, sightings);
+    let mut all: BTreeMap<Stamped, Seen<'_>> = BTreeMap::new();
+    for (stamped, mut seen) in by_ring {
+        let description = sightings.described(stamped);
+        let said = description.and_then(|it| Shape::of(layout, it));
+        let guessed = || shape(layout, seen.iter().copied()).map(|(shape, _)| shape);
+        let Some(shape) = said.or_else(guessed) else { continue };
+        seen.retain(|sighting| shape.fits(layout, sighting));
+        let mut id = sightings.home(stamped).1;
+        if !taken.insert(id) {
+            (id, next) = (next, next + 1);
+        }
+        all.insert(stamped, Seen { id, shape, sightings: seen, description });
+    }
+    let mut groups: BTreeMap<Stamped, BTreeMap<u32, u32>> = BTreeMap::new();
+    for (group, (stamped, place)) in places(&all, sightings) {
+        groups.entry(stamped).or_default().insert(place, group);
+    }
+    all.retain(|stamped, _| groups.contains_key(stamped));
+    let names = names(&all);
+    let made = all.iter().map(|(stamped, seen)| {
+        let name = names[&seen.id].clone();
+        (RingId(seen.id), record(layout, *stamped, name, seen, &groups[stamped]))
+    });
+    made.collect()
+}
+
+/// A number that no ring of the target had.
+pub(super) fn next_ring(target: u128, sightings: &Sightings) -> u64 {
+    let numbers = |sighting: &Sighting| {
+        let here = Some(sighting.ring).filter(|_| sighting.target == target);
+        here.max(Some(sightings.home(sighting.stamped())).filter(|home| home.0 == target).map(|home| home.1))
+    };
+    sightings.all().filter_map(numbers).max().unwrap_or(0) + 1
+}
+
+/// What each ring is called, by its number: as it was, unless a later one is called so as well, or nothing says it.
+fn names(all: &BTreeMap<Stamped, Seen<'_>>) -> BTreeMap<u64, String> {
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    for seen in all.values() {
+        if let Some(description) = seen.description {
+            let owner = by_name.entry(&description.spec.name).or_default();
+            *owner = (*owner).max(seen.id);
         }
     }
-    by_ring.retain(|ring, _| shapes.contains_key(ring));
-    let places = places(&by_ring, &shapes);
-    let mut rings = BTreeMap::new();
-    for (ring, seen) in by_ring {
-        let shape = shapes[&ring];
-        let groups = places.iter().filter(|(_, (owner, _))| *owner == ring);
-        let groups: BTreeMap<u32, u32> = groups.map(|(group, (_, place))| (*place, *group)).collect();
-        if !groups.is_empty() {
-            let origin = Origin::here(target, RingId(ring));
-            rings.insert(RingId(ring), record(layout, origin, shape, &groups, &seen));
-        }
+    let mut names: BTreeMap<u64, String> = BTreeMap::new();
+    for seen in all.values() {
+        let own = seen.description.map(|it| it.spec.name.as_str()).filter(|name| by_name[name] == seen.id);
+        let other = || recovered(RingId(seen.id), |name| by_name.contains_key(name));
+        names.insert(seen.id, own.map_or_else(other, str::to_owned));
     }
-    rings
+    names
+}
+
+/// A name for a ring that cannot have its own, and that nobody has.
+pub(crate) fn recovered(ring: RingId, is_taken: impl Fn(&str) -> bool) -> String {
+    let further = (1..).map(|n| format!("/recovered/{}-{n}", ring.0));
+    let mut free = std::iter::once(format!("/recovered/{}", ring.0)).chain(further).filter(|name| !is_taken(name));
+    free.next().expect("as many are tried as it takes")
 }
 
 /// Ring and place of each group.
-fn places(by_ring: &BTreeMap<u64, Vec<&Sighting>>, shapes: &BTreeMap<u64, Shape>) -> BTreeMap<u32, (u64, u32)> {
-    // How much speaks for a group at a place, and how new it is.
-    let mut claims: BTreeMap<(u64, u32), BTreeMap<u32, (usize, u64)>> = BTreeMap::new();
-    for (ring, seen) in by_ring {
-        for sighting in seen {
-            let place = sighting.slot / shapes[ring].per_group;
-            let claim = claims.entry((*ring, place)).or_default().entry(sighting.group).or_default();
+fn places(all: &BTreeMap<Stamped, Seen<'_>>, sightings: &Sightings) -> BTreeMap<u32, (Stamped, u32)> {
+    // How much speaks for a group at a place, and how new it is as it is stamped.
+    let mut claims: BTreeMap<(Stamped, u32), BTreeMap<u32, (usize, u64)>> = BTreeMap::new();
+    for (stamped, seen) in all {
+        for sighting in &seen.sightings {
+            let place = sighting.slot / seen.shape.per_group;
+            let claim = claims.entry((*stamped, place)).or_default().entry(sighting.group).or_default();
             *claim = (claim.0 + 1, claim.1.max(sighting.epoch()));
         }
     }
     // One group for a place: another has a block or two that went astray.
-    let mut owners: BTreeMap<u32, (u64, u64, u32)> = BTreeMap::new();
-    for ((ring, place), groups) in claims {
-        let Some((group, (_, epoch))) = groups.into_iter().max_by_key(|(_, claim)| *claim) else { continue };
+    let mut owners: BTreeMap<u32, (u64, u64, u32, Stamped)> = BTreeMap::new();
+    for ((stamped, place), groups) in claims {
+        let Seen { id, description, .. } = &all[&stamped];
+        // What came here may have been here before: there as much lies where it was then.
+        let came = description.is_some_and(|it| it.since > 0);
+        let weight = |(_, (count, epoch)): &(u32, (usize, u64))| match came {
+            true => (usize::from(*count > 1), *epoch, *count),
+            false => (*count, *epoch, 0),
+        };
+        let Some((group, (_, epoch))) = groups.into_iter().max_by_key(weight) else { continue };
         // One place for a group: the last that wrote. Rings and places get rising numbers.
         let owner = owners.entry(group).or_default();
-        *owner = (*owner).max((epoch, ring, place));
+        *owner = (*owner).max((sightings.epoch_there(stamped, epoch), *id, place, stamped));
     }
-    owners.into_iter().map(|(group, (_, ring, place))| (group, (ring, place))).collect()
+    owners.into_iter().map(|(group, (_, _, place, stamped))| (group, (stamped, place))).collect()
 }
 
-fn record(
-    layout: &Layout,
-    origin: Origin,
-    shape: Shape,
-    groups: &BTreeMap<u32, u32>,
-    seen: &[&Sighting],
-) -> (RingRecord, RingFound) {
+fn record(layout: &Layout, stamped: Stamped, name: String, seen: &Seen<'_>, groups: &BTreeMap<u32, u32>) -> Again {
+    let Seen { shape, description, .. } = seen;
     let mut entries: BTreeMap<(u64, u32), Entry<'_>> = BTreeMap::new();
     let mut largest = 0;
-    for sighting in seen {
+    for sighting in &seen.sightings {
         if groups.get(&(sighting.slot / shape.per_group)) != Some(&sighting.group) {
             continue;
         }
@@ -138,15 +198,27 @@ fn record(
             What::Trail(trail) => entry.trail = Some(trail),
         }
     }
-    let mut spec = RingSpec::new(format!("/recovered/{}", origin.ring), layout.group * groups.len() as u64);
-    // Half of what a segment takes is left after the least room for a footer.
-    let most = ((shape.segment - Bytes::kib(64)) / 2).align_down(Bytes(4096));
-    let block = Bytes(u64::from(largest).next_power_of_two()).max(LEAST_BLOCK).min(most);
-    (spec.block, spec.segment) = (block.max(Bytes(u64::from(largest))), shape.segment);
+    let found_of_it = layout.group * groups.len() as u64;
+    let mut spec = description.map_or_else(|| RingSpec::new("", found_of_it), |it| it.spec.clone());
+    let mut had = spec.capacity.0 / layout.group.0;
+    if spec.name != name {
+        // Deleted, if it is known what it was: a later one has its name.
+        (had, spec.guarantee) = (0, Rate(0));
+    }
+    if description.is_none() {
+        // Half of what a segment takes is left after the least room for a footer.
+        let most = ((shape.segment - Bytes::kib(64)) / 2).align_down(Bytes(4096));
+        spec.block = Bytes(u64::from(largest).next_power_of_two()).max(LEAST_BLOCK).min(most);
+    }
+    (spec.name, spec.capacity, spec.segment) = (name, found_of_it, shape.segment);
+    spec.block = spec.block.max(Bytes(u64::from(largest)));
     let length = groups.last_key_value().map_or(0, |(place, _)| place + 1);
     let (known, mut path) = chain(entries.into_values().collect(), spec.block, length * shape.per_group);
     let of_places = (0..length).map(|place| groups.get(&place).copied()).collect();
+    let origin = Origin { target: stamped.0, ring: stamped.1, epochs: description.map_or(0, |it| it.epochs) };
     let mut record = RingRecord::empty(spec, of_places, shape.without_logs, origin);
+    (record.fence, record.since) = description.map_or((0, 0), |it| (it.fence, it.since));
+    record.anew = true;
     record.slots = vec![None; (length * shape.per_group) as usize];
     let without_trailer = known.iter().chain(&path).filter(|entry| entry.trailer().is_none()).count();
     let next_first = path.first().and_then(Entry::first);
@@ -171,7 +243,7 @@ fn record(
     for entry in &path {
         record.slots[entry.slot as usize] = None;
     }
-    let mut found = found(layout, &record, without_trailer as u64);
+    let mut found = RingFound { described: description.is_some(), ..found(layout, &record, without_trailer as u64) };
     for entry in path.drain(..) {
         let summary = entry.trailer().map(|t| t.summary).or(entry.blocks.map(|b| b.summary));
         if let Some(summary) = summary.filter(Segment::has_content) {
@@ -180,7 +252,7 @@ fn record(
             found.times = Some(found.times.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
         }
     }
-    (record, found)
+    Again { record, found, had }
 }
 
 /// What is to be said of a ring.
@@ -192,6 +264,7 @@ pub(super) fn found(layout: &Layout, record: &RingRecord, without_trailer: u64) 
     let groups = record.groups.iter().flatten().count() as u64;
     RingFound {
         name: record.spec.name.clone(),
+        described: true,
         groups,
         missing_groups: record.groups.len() as u64 - groups,
         capacity: layout.group * groups,

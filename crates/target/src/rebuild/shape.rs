@@ -1,13 +1,13 @@
-//! How a ring divides its groups: the bytes of a segment, and whether the groups have log areas.
+//! How a ring divides its groups: the bytes of a segment, and whether the groups have log areas. A description says it.
 //!
-//! Few shapes are possible, since segments fill a group's data area as often as they fit. A block says where in its
+//! Without one, few shapes are possible, since segments fill a group's data area as often as they fit. A block says where in its
 //! segment it lies, a trailer lies at the segment's end, and both say in which slot: the shape that most of them agree
 //! with is the ring's.
 
 use super::sweep::{Sighting, What};
 use crate::catalog::RingRecord;
 use crate::layout::Layout;
-use crate::segment::TRAILER_LEN;
+use crate::segment::{Description, TRAILER_LEN};
 use forebay_model::Bytes;
 
 /// The smallest segment there is.
@@ -23,6 +23,13 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// Of a ring that says what it is; none if no segment of it would fit a group.
+    pub(super) fn of(layout: &Layout, description: &Description) -> Option<Shape> {
+        let Description { without_logs, spec, .. } = description;
+        let per_group = layout.data(!without_logs).0.checked_div(spec.segment.0).unwrap_or(0) as u32;
+        (per_group > 0).then_some(Shape { without_logs: *without_logs, segment: spec.segment, per_group })
+    }
+
     /// Where the segment of a slot begins in the group of its place.
     pub(super) fn start(&self, slot: u32) -> u64 {
         self.segment.0 * u64::from(slot % self.per_group)

@@ -10,7 +10,7 @@ use crate::heap::root;
 use crate::layout::Layout;
 use crate::object::rows::LEAF_MAGIC;
 use crate::salvage::Salvage;
-use crate::segment::{TRAILER_LEN, Trailer};
+use crate::segment::{Description, TRAILER_LEN, Trailer};
 use forebay_model::block::{BLOCK_ALIGN, Header, MAX_BLOCK, View};
 use forebay_model::gap::Cause;
 use forebay_model::ring::Losses;
@@ -79,27 +79,55 @@ pub(super) enum What {
     Trail(Box<Trail>),
 }
 
-/// All that was seen: of segments, and how many tables of objects and roots of heaps.
+/// A ring as its segments are stamped: the target on which it was made, and its id there.
+pub(super) type Stamped = (u128, u64);
+
+/// All that was seen.
 #[derive(Default)]
-pub(super) struct Sightings(Vec<Sighting>, u64);
+pub(super) struct Sightings {
+    segments: Vec<Sighting>,
+    /// Tables of objects and roots of heaps.
+    tables: u64,
+    /// What the newest trailer of each ring says of it, with epoch, sequence and when it came where it lies.
+    described: BTreeMap<Stamped, ((u64, u64, u64), Description)>,
+}
 
 impl Sightings {
     /// Tables of objects and roots of heaps, of whichever target.
     pub(super) fn tables(&self) -> u64 {
-        self.1
+        self.tables
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Sighting> {
-        self.0.iter()
+        self.segments.iter()
     }
 
     pub(super) fn of(&self, target: u128) -> impl Iterator<Item = &Sighting> {
-        self.0.iter().filter(move |sighting| sighting.target == target)
+        self.all().filter(move |sighting| self.home(sighting.stamped()).0 == target)
+    }
+
+    /// What a ring was, as far as it is known.
+    pub(super) fn described(&self, ring: Stamped) -> Option<&Description> {
+        self.described.get(&ring).map(|(_, description)| description)
+    }
+
+    /// The target on which a ring lay last, and its id there; where nothing says so, those as which it was made.
+    pub(super) fn home(&self, ring: Stamped) -> (u128, u64) {
+        self.described(ring).map_or(ring, |it| (it.target, it.ring))
+    }
+
+    /// Which epoch of its target is meant by one that is stamped: rings that were made elsewhere bear others.
+    pub(super) fn epoch_there(&self, ring: Stamped, epoch: u64) -> u64 {
+        self.described(ring).map_or(epoch, |it| it.epoch_there(epoch))
     }
 }
 
 impl Sighting {
-    /// The highest epoch in it.
+    pub(super) fn stamped(&self) -> Stamped {
+        (self.target, self.ring)
+    }
+
+    /// The highest epoch in it, as it is stamped.
     pub(super) fn epoch(&self) -> u64 {
         match &self.what {
             What::Blocks(blocks) => blocks.epoch,
@@ -120,7 +148,7 @@ pub(super) struct Sweep<'a> {
     salvage: &'a Salvage,
     layout: Layout,
     /// Of the rings, by target and id, that are known well enough to be looked at here and there.
-    shapes: BTreeMap<(u128, u64), Shape>,
+    shapes: BTreeMap<Stamped, Shape>,
     sightings: Sightings,
     /// What was seen of the group that is being looked at, by target, ring, slot, sequence and beginning.
     blocks: BTreeMap<(u128, u64, u32, u64, u64), Blocks>,
@@ -134,13 +162,13 @@ impl<'a> Sweep<'a> {
     pub(super) async fn run(mut self, progress: &mut dyn FnMut(Bytes, Bytes)) -> Result<Sightings> {
         let total = self.layout.group * u64::from(self.layout.groups);
         for group in 0..self.layout.groups {
-            let before = self.sightings.0.len();
+            let before = self.sightings.segments.len();
             for range in self.wanted(group).await? {
                 self.read_through(group, range).await?;
             }
             for ((target, ring, slot, sequence, _), blocks) in std::mem::take(&mut self.blocks) {
                 let what = What::Blocks(Box::new(blocks));
-                self.sightings.0.push(Sighting { target, ring, slot, sequence, group, what });
+                self.sightings.segments.push(Sighting { target, ring, slot, sequence, group, what });
             }
             self.learn(before);
             progress(self.layout.group * u64::from(group + 1), total);
@@ -150,16 +178,18 @@ impl<'a> Sweep<'a> {
 
     /// What the group's segments say of the rings' shapes.
     fn learn(&mut self, from: usize) {
-        let here = &self.sightings.0[from..];
-        let mut rings: Vec<(u128, u64)> = here.iter().map(|s| (s.target, s.ring)).collect();
+        let here = &self.sightings.segments[from..];
+        let mut rings: Vec<Stamped> = here.iter().map(Sighting::stamped).collect();
         rings.sort_unstable();
         rings.dedup();
         for ring in rings {
             if self.shapes.contains_key(&ring) {
                 continue;
             }
-            let of_ring = here.iter().filter(|s| (s.target, s.ring) == ring);
-            if let Some((shape, true)) = shape(&self.layout, of_ring) {
+            let of_ring = here.iter().filter(|s| s.stamped() == ring);
+            let said = self.sightings.described(ring).and_then(|it| Shape::of(&self.layout, it));
+            let guessed = || shape(&self.layout, of_ring).filter(|(_, alone)| *alone).map(|(shape, _)| shape);
+            if let Some(shape) = said.or_else(guessed) {
                 self.shapes.insert(ring, shape);
             }
         }
@@ -236,7 +266,7 @@ impl<'a> Sweep<'a> {
             } else if let Some(trailer) = read_trailer(&here[..BLOCK_ALIGN])? {
                 self.note_trailer(group, trailer, pos + BLOCK_ALIGN as u64);
             } else if here[..LEAF_MAGIC.len()] == LEAF_MAGIC || here[..root::MAGIC.len()] == root::MAGIC {
-                self.sightings.1 += 1;
+                self.sightings.tables += 1;
             }
             pos += step;
         }
@@ -252,9 +282,20 @@ impl<'a> Sweep<'a> {
             durable_blocks: trailer.durable_blocks,
             tables_end: u64::from(trailer.tables_at) + u64::from(trailer.tables_len),
         };
-        let Trailer { target, ring, slot, .. } = trailer;
+        let Trailer { target, ring, slot, description, .. } = trailer;
         let (sequence, what) = (trailer.summary.sequence, What::Trail(Box::new(trail)));
-        self.sightings.0.push(Sighting { target, ring, slot, sequence, group, what });
+        if let Some(description) = description.filter(Description::is_sound) {
+            // Along a ring epochs never fall: what a crash undid has an older one.
+            let rank = (trailer.epoch, sequence, description.since);
+            let known = self.sightings.described.get(&(target, ring));
+            if known.is_none_or(|(known, _)| *known < rank) {
+                self.sightings.described.insert((target, ring), (rank, description));
+            }
+        }
+        // One of no segment says what its ring is, and nothing else.
+        if sequence > 0 {
+            self.sightings.segments.push(Sighting { target, ring, slot, sequence, group, what });
+        }
     }
 
     /// A header at `pos`, and its block if that was looked at and is whole.

@@ -28,7 +28,7 @@ use crate::catalog::{RingRecord, Segment, Writers};
 use crate::layout::ROOTS;
 use crate::salvage::{Salvage, Window};
 use crate::schedule::StreamId;
-use crate::segment::{Builder, TRAILER_LEN, Trailer, encode_footer};
+use crate::segment::{Builder, Description, TRAILER_LEN, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::block::{BLOCK_ALIGN, Header, View};
 use forebay_model::gap::Cause;
@@ -655,6 +655,7 @@ impl Recovery {
             tables_len: 0,
             tables_crc: 0,
             writers: scan.writers,
+            description: self.with(|record| Description::of(self.ring.core.target_id(), self.ring.id, record)),
         };
         // The blocks are durable before a trailer says so.
         self.ring.core.disk.flush().await?;

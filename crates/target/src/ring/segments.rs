@@ -2,7 +2,7 @@
 
 use super::{InFlight, Open, Ring};
 use crate::catalog::{Segment, Writers};
-use crate::segment::{Builder, IndexBudget, Trailer, encode_footer};
+use crate::segment::{Builder, Description, IndexBudget, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::gap::Cause;
 use forebay_model::ring::RingState;
@@ -111,6 +111,7 @@ impl Ring {
             tables_len: 0,
             tables_crc: 0,
             writers: open.writers,
+            description: self.core.with_ring(self.id, |record| Description::of(self.core.target_id(), self.id, record)),
         };
         let (start, bytes, tables) = encode_footer(open.builder, self.segment(), trailer)?;
         assert!(start >= open.end, "the footer at {start} would overwrite blocks up to {}", open.end);

@@ -1,5 +1,6 @@
 //! What is written when a segment is sealed: index pages, tables, trailer, flush against the segment's end.
 
+use super::description::Description;
 use super::postings::{KeyIndex, Owner, encode};
 use super::spans::{Builder, Finished, Span, SpanGap};
 use crate::catalog::{Segment, Writers};
@@ -49,6 +50,8 @@ pub struct Trailer {
     pub tables_crc: u32,
     /// Who recorded it, and the last block of each.
     pub writers: Writers,
+    /// What its ring was then, and where.
+    pub description: Option<Description>,
 }
 
 /// Encodes index, tables and trailer of a segment of `segment` bytes. Returns where the bytes belong in the segment,
@@ -88,8 +91,12 @@ pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> 
 }
 
 impl Trailer {
-    fn encode(&self, out: &mut [u8]) -> Result<()> {
+    /// Writes a trailer.
+    pub(crate) fn encode(&self, out: &mut [u8]) -> Result<()> {
         let body = postcard::to_stdvec(self).map_err(|e| Error::usage(format!("a trailer cannot be encoded: {e}")))?;
+        if PREFIX + body.len() > out.len() {
+            return Err(Error::usage(format!("a trailer of {} bytes has no room in its {}", body.len(), out.len())));
+        }
         put(out, MAGIC, VERSION, &body);
         Ok(())
     }

@@ -1,10 +1,13 @@
 use super::postings::{COARSEST, FINEST, Gathered, bound, encode, entry};
-use super::{Builder, IndexBudget, Owner, PAGE_LEN, Trailer, encode_footer, is_page, look_up};
-use crate::catalog::Segment;
+use super::{
+    Builder, Description, IndexBudget, Owner, PAGE_LEN, TRAILER_LEN, Trailer, encode_footer, is_page, look_up,
+};
+use crate::catalog::{Origin, RingRecord, Segment, Writers};
 use forebay_model::block::{Header, Packer, Stamp, View};
 use forebay_model::key::{KeySet, KeyValue};
 use forebay_model::query::Term;
-use forebay_model::{Bytes, Timestamp};
+use forebay_model::ring::RingSpec;
+use forebay_model::{Bytes, Rate, RingId, Timestamp};
 
 const OWNER: Owner = Owner { ring: 1, segment: 2 };
 
@@ -170,6 +173,7 @@ fn trailer() -> Trailer {
         tables_len: 0,
         tables_crc: 0,
         writers: Default::default(),
+        description: None,
     }
 }
 
@@ -235,4 +239,47 @@ fn no_budget_means_no_postings_and_everything_is_looked_at() {
     let Filled { builder, .. } = fill(Bytes::mib(2), 0, hash);
     let (_, _, tables) = encode_footer(builder, Bytes::mib(2), trailer()).unwrap();
     assert_eq!((tables.keys[0].firsts.len(), tables.keys[0].dense_from), (0, Some(0)));
+}
+
+#[test]
+fn a_trailer_has_room_for_what_is_said_of_any_ring() {
+    let mut spec = RingSpec::new(format!("/{}", "n".repeat(254)), Bytes(u64::MAX));
+    (spec.guarantee, spec.segment, spec.block) = (Rate(u64::MAX), Bytes(u64::MAX), Bytes(u64::MAX));
+    spec.keys = (0..16).map(|n| format!("a-long-name-of-a-key-{n}=u32le@4294967{n}")).collect();
+    let mut record = RingRecord::empty(spec, Vec::new(), false, Origin { target: 1, ring: 2, epochs: u64::MAX });
+    (record.since, record.fence) = (u64::MAX, u64::MAX);
+    let mut writers = Writers::default();
+    (0..40).for_each(|n| writers.saw(u64::MAX - n, u64::MAX));
+    let mut summary = Segment::opened(u64::MAX, u64::MAX);
+    (summary.end, summary.bytes) = (u64::MAX, u32::MAX);
+    (summary.losses.elements, summary.losses.gaps) = ([u64::MAX; 8], [u64::MAX; 8]);
+    let (most, least) = (u32::MAX, (i64::MIN, i64::MAX));
+    (summary.min_time, summary.max_time) = least;
+    let mut said = Vec::new();
+    for relatives in [0, 3, 100] {
+        record.spec.relatives = (0..relatives).map(|n| format!("/{n}{}", "r".repeat(250))).collect();
+        let description = Description::of(u128::MAX, RingId(u64::MAX), &record);
+        said.push(description.as_ref().map(|it| it.spec.relatives.len()));
+        let places = (most, most, most);
+        let trailer = Trailer {
+            target: u128::MAX,
+            ring: u64::MAX,
+            slot: most,
+            epoch: u64::MAX,
+            summary,
+            blocks: most,
+            durable_blocks: most,
+            tables_at: places.0,
+            tables_len: places.1,
+            tables_crc: places.2,
+            writers: writers.clone(),
+            description,
+        };
+        let mut bytes = vec![0; TRAILER_LEN as usize];
+        trailer.encode(&mut bytes).unwrap();
+        assert_eq!(Trailer::decode(&bytes).unwrap(), trailer);
+    }
+    record.spec.keys = vec!["k".repeat(5000)];
+    said.push(Description::of(1, RingId(1), &record).map(|it| it.spec.relatives.len()));
+    assert_eq!(said, [Some(0), Some(3), Some(0), None]);
 }

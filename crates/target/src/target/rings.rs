@@ -1,8 +1,10 @@
 //! Which rings a target has and where they lie: creating, deleting and resizing them.
 //!
-//! A change is made in memory, asked of admission, and is there once the catalog that holds it is durable; groups that
+//! A change is made in memory, asked of admission, and is there once the catalog that holds it is durable (and what it says of itself on the
+//! device, which is flushed with that); groups that
 //! were given back are free only after that.
 
+mod described;
 pub(super) mod received;
 
 use super::{Target, overhead};
@@ -10,6 +12,7 @@ use crate::admission;
 use crate::catalog::{Catalog, GroupClass, Origin, RingRecord};
 use crate::layout::Layout;
 use crate::object::Objects;
+use crate::rebuild::recovered;
 use crate::ring::Ring;
 use forebay_model::ring::{Beginning, ELSEWHERE, RingSpec, default_index_percent};
 use forebay_model::{Bytes, Error, Rate, Result, RingId};
@@ -66,7 +69,12 @@ impl Target {
             catalog.rings.insert(id, RingRecord { fence, ..record });
             id
         };
-        if let Err(error) = self.core.commit().await {
+        let record = self.core.with_ring(id, Clone::clone);
+        let kept = match self.describe_new(id, &record).await {
+            Ok(()) => self.core.commit().await,
+            failed => failed,
+        };
+        if let Err(error) = kept {
             self.forget(id);
             return Err(error);
         }
@@ -344,6 +352,29 @@ impl Target {
         let catalog = self.core.catalog.borrow();
         let ring = catalog.rings.values().find(|ring| ring.spec.name == name)?;
         Some(ring.fence).filter(|fence| *fence > 0)
+    }
+
+    /// Takes its name from a ring that was made anew of what its segments say, if it has this one and a fence below `fence`: whoever knows
+    /// all rings of this name makes another one here, so it had been deleted, or had left. Durable when it is answered.
+    pub async fn set_aside(&self, name: &str, fence: u64) -> Result<()> {
+        {
+            let mut catalog = self.core.catalog.borrow_mut();
+            let Catalog { rings, heaps, .. } = &mut *catalog;
+            let is_it = |ring: &RingRecord| ring.spec.name == name && ring.anew && ring.fence < fence;
+            let Some(id) = rings.iter().find(|(_, ring)| is_it(ring)).map(|(id, _)| *id) else { return Ok(()) };
+            let is_taken = |name: &str| {
+                rings
+                    .values()
+                    .map(|ring| &ring.spec.name)
+                    .chain(heaps.values().map(|heap| &heap.name))
+                    .any(|it| it == name)
+            };
+            let aside = recovered(id, is_taken);
+            let spec = &mut rings.get_mut(&id).expect("it was found there").spec;
+            (spec.name, spec.guarantee) = (aside, Rate(0));
+        }
+        // If it cannot be made durable it may be either after a crash: it was not answered.
+        self.core.commit().await
     }
 
     /// Keeps this fence with a ring; durable when it is answered. Whether the ring is there.

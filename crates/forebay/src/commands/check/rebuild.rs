@@ -97,11 +97,12 @@ impl Said {
         }
         out.line(match (checkpoint_kept, superblock_kept) {
             (true, _) => "A checkpoint is whole, and a superblock that tells of it: nothing is lost.",
-            (false, true) => "Names, keys, guarantees, pins and what the elements are were in the checkpoint: they are lost.",
-            (false, false) => {
-                "Names, keys, guarantees, pins and what the elements are were in the checkpoint, the profile in the superblock: they are lost."
-            }
+            (false, true) => "Pins were in the checkpoint: they are lost.",
+            (false, false) => "Pins were in the checkpoint, the profile in the superblock: they are lost.",
         })?;
+        if self.rings.iter().any(|ring| !ring.described) {
+            out.line("Of rings without any whole trailer, keys, guarantee and what the elements are are lost, too.")?;
+        }
         if !checkpoint_kept {
             out.line(
                 "Rings that were deleted, and groups that were given back, come back as far as nothing was written over them.",
@@ -122,7 +123,7 @@ impl Said {
         });
         let rings = self.rings.iter().map(|ring| {
             json!({
-                "name": ring.name, "capacity_bytes": ring.capacity.0, "segment_bytes": ring.segment.0,
+                "name": ring.name, "described": ring.described, "capacity_bytes": ring.capacity.0, "segment_bytes": ring.segment.0,
                 "groups": ring.groups, "missing_groups": ring.missing_groups, "segments": ring.segments,
                 "segments_without_trailer": ring.without_trailer, "from": ring.elements.start,
                 "to": ring.elements.end, "oldest": ring.times.map(|(oldest, _)| oldest.to_string()),

@@ -11,6 +11,7 @@ mod parts;
 mod pins;
 mod promise;
 mod recording;
+mod remade;
 mod replaced;
 mod spread;
 mod tails;

@@ -1,7 +1,7 @@
 //! Rings that come from another target, as they lie there: each has groups of its own from the beginning, and is a ring of this target once all of
 //! it is there.
 //!
-//! Order of durable steps: groups are taken; segments are written; flush; it is in the catalog. Before the last one it is no ring: after
+//! Order of durable steps: groups are taken; segments are written; the newest trailer says that the ring lies here; flush; it is in the catalog. Before the last one it is no ring: after
 //! a crash its groups are free, and whoever sends it is told to begin anew.
 
 use super::super::Target;
@@ -49,6 +49,7 @@ impl Target {
             let class = if without_logs { GroupClass::RingWithoutLog(id) } else { GroupClass::Ring(id) };
             groups.iter().for_each(|group| catalog.groups[*group as usize] = class);
             record.origin.epochs = (record.origin.epochs + 1).saturating_sub(catalog.epoch);
+            record.since = catalog.epoch;
             id
         };
         self.received_rings.borrow_mut().insert(name.to_owned(), Received { id, record, filled });
@@ -108,6 +109,8 @@ impl Target {
             fence: 0,
             begins: portrait.begins,
             origin: portrait.origin,
+            since: 0,
+            anew: false,
         };
         check_slots(&layout, &record, count, record.groups.len(), self.slots_beside(None))?;
         if record.spec.guarantee > Rate(0) {
@@ -160,6 +163,13 @@ impl Target {
         if !self.received_rings.borrow().contains_key(name) {
             return Err(not_taken_in(name));
         }
+        let (id, record) = {
+            let mut received = self.received_rings.borrow_mut();
+            let Received { id, record, .. } = received.get_mut(name).ok_or_else(|| not_taken_in(name))?;
+            record.fence = fence;
+            (*id, record.clone())
+        };
+        self.describe_moved(id, &record).await?;
         core.disk.flush().await?;
         let received = self.received_rings.borrow_mut().remove(name);
         let Received { id, record, .. } = received.ok_or_else(|| not_taken_in(name))?;
@@ -167,7 +177,7 @@ impl Target {
             let catalog = &mut *core.catalog.borrow_mut();
             // Its pins keep their numbers, which those of other rings may have as well; those that come get others.
             catalog.next_pin = record.pins.iter().map(|pin| pin.pin.id + 1).fold(catalog.next_pin, u64::max);
-            catalog.rings.insert(id, RingRecord { fence, ..record });
+            catalog.rings.insert(id, record);
         }
         let kept = core.check_admission(id).and_then(|()| core.check_pins());
         let kept = match kept {
