@@ -41,7 +41,8 @@ def read_ring(p):  # what is not returned is passed over
     slots, _, (walk, *_) = p.many(lambda: p.some(lambda: p.ints(22)[0])), p.many(p.int), p.ints(4)
     relatives, held = lambda: p.many(lambda: (p.text(), p.int())), lambda: p.many(lambda: p.ints(2))
     p.many(lambda: (p.int(), p.text(), p.ints(6), relatives(), held(), p.byte())), held(), p.ints(2)  # pins, writers, fence, begins
-    return p.ints(5)[:2], name, groups, without_logs, segment, block, slots, walk
+    origin, _ = p.ints(4)[:2], p.some(p.int)  # since, anew
+    return origin, name, groups, without_logs, segment, block, slots, walk
 NAMES = ("magic version head flags target ring segment slot index at durable epoch first base min max writer number "
          "total payload lengths times keys gaps entries payload_crc body_crc cuts").split()
 def headers(data, *place):  # block.md: whole headers where they say they are, by segment

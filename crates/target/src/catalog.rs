@@ -181,8 +181,8 @@ pub struct RingRecord {
     pub origin: Origin,
     /// Epoch of the target when it came to it from another one; 0 where it was made there.
     pub since: u64,
-    /// Whether it was made anew of what its segments say: it may have been deleted, or may have left.
-    pub anew: bool,
+    /// The fence that its segments told of, if it was made anew of these: then it may have been deleted, or may have left.
+    pub anew: Option<u64>,
 }
 
 /// The last block of each of the writer sessions seen last: what a session that resumes need not send again.
@@ -336,7 +336,7 @@ impl RingRecord {
             begins: 0,
             origin,
             since: 0,
-            anew: false,
+            anew: None,
         }
     }
 

@@ -127,7 +127,7 @@ fn the_page_of_the_checkpoint_has_its_fields() {
         begins: 0,
         origin: Origin::here(1, RingId(1)),
         since: 0,
-        anew: false,
+        anew: None,
     };
     names_in_order(page.split_once("`spec.spread`").unwrap().1, "", &fields(&record)[1..]);
     let place = ScrubPlace::Ring(RingId(1), 1);

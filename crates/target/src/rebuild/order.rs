@@ -218,7 +218,7 @@ fn record(layout: &Layout, stamped: Stamped, name: String, seen: &Seen<'_>, grou
     let origin = Origin { target: stamped.0, ring: stamped.1, epochs: description.map_or(0, |it| it.epochs) };
     let mut record = RingRecord::empty(spec, of_places, shape.without_logs, origin);
     (record.fence, record.since) = description.map_or((0, 0), |it| (it.fence, it.since));
-    record.anew = true;
+    record.anew = Some(record.fence);
     record.slots = vec![None; (length * shape.per_group) as usize];
     let without_trailer = known.iter().chain(&path).filter(|entry| entry.trailer().is_none()).count();
     let next_first = path.first().and_then(Entry::first);

@@ -283,6 +283,8 @@ fn what_had_left_a_target_and_is_back_by_that_gives_way_to_what_comes() {
         fakes[0].run(here.set_aside(name, fence)).unwrap();
         assert_eq!(spec_of(&here, NAME).name, NAME);
     }
+    // Who shows a newer capability has it shut out others, before anything is asked.
+    assert!(fakes[0].run(here.fence_ring(NAME, FENCE + 1)).unwrap());
     fakes[0].run(here.set_aside(NAME, FENCE + 1)).unwrap();
     moved((&fakes[1], &there), (&fakes[0], &here), NAME);
     let names: BTreeSet<String> = here.status().into_iter().map(|it| it.spec.name).collect();

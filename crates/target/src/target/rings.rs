@@ -354,13 +354,13 @@ impl Target {
         Some(ring.fence).filter(|fence| *fence > 0)
     }
 
-    /// Takes its name from a ring that was made anew of what its segments say, if it has this one and a fence below `fence`: whoever knows
-    /// all rings of this name makes another one here, so it had been deleted, or had left. Durable when it is answered.
+    /// Takes its name from a ring that was made anew of what its segments say, if it has this one and these told of a fence below `fence`:
+    /// whoever knows all rings of this name makes another one here, so it had been deleted, or had left. Durable when it is answered.
     pub async fn set_aside(&self, name: &str, fence: u64) -> Result<()> {
         {
             let mut catalog = self.core.catalog.borrow_mut();
             let Catalog { rings, heaps, .. } = &mut *catalog;
-            let is_it = |ring: &RingRecord| ring.spec.name == name && ring.anew && ring.fence < fence;
+            let is_it = |ring: &RingRecord| ring.spec.name == name && ring.anew.is_some_and(|told| told < fence);
             let Some(id) = rings.iter().find(|(_, ring)| is_it(ring)).map(|(id, _)| *id) else { return Ok(()) };
             let is_taken = |name: &str| {
                 rings

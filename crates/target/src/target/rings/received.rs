@@ -110,7 +110,7 @@ impl Target {
             begins: portrait.begins,
             origin: portrait.origin,
             since: 0,
-            anew: false,
+            anew: None,
         };
         check_slots(&layout, &record, count, record.groups.len(), self.slots_beside(None))?;
         if record.spec.guarantee > Rate(0) {

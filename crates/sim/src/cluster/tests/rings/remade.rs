@@ -2,7 +2,7 @@
 //! they were, and go on.
 
 use super::idle::{over, whole_answer_once_it_is_there};
-use super::leaving::{ALONE, on, with_ring};
+use super::leaving::{ALONE, leave, on, with_ring, with_ring_among};
 use super::replaced::nodes_of;
 use super::spread::{STRIPED, WITH_PARITY, missing, steps};
 use super::*;
@@ -90,4 +90,41 @@ fn outcome_29_a_part_of_a_ring_is_what_it_was_and_goes_on_where_its_target_is_ma
     });
     println!("{} made anew, {} came back", remade.get(), back.get());
     assert!(!seeds::are_the_suites() || remade.get() > 70 && back.get() > 30, "{remade:?}, {back:?}");
+}
+
+/// It is there again by that, and nobody asks for it: neither is it in the way of what comes, nor is anything of it taken for that.
+#[test]
+fn a_part_goes_back_to_the_only_target_there_is_which_was_made_anew_with_what_had_left_it() {
+    for recorded in [false, true] {
+        let (world, cluster, nodes) = with_ring_among((2, 1), 3, ALONE);
+        let (chance, looker) = (world.random(), cluster.client_machine("looker"));
+        let mut recording = Recording::begin(&cluster, 1);
+        (0..150).for_each(|_| recording.step_of(&world, &*chance, 10));
+        let mut past = vec![over(&world, recording)];
+        let _keeper = Keeper::new(&cluster, "keeper", &Rc::default());
+        let (here, there) = (nodes[0], 1 - nodes[0]);
+        drain(&cluster, &looker, here);
+        wait_until_empty(&cluster, &looker, here);
+        world.run_for(Duration::from_secs(420));
+        assert_eq!(on(&cluster, here), None, "it was removed there");
+        assert!(remake(&cluster, here)[0].starts_with("/ring/"));
+        assert!(on(&cluster, here).is_some());
+        let mut recording = Recording::begin(&cluster, 2);
+        (0..50).for_each(|_| recording.step_of(&world, &*chance, 10));
+        if recorded {
+            drain(&cluster, &looker, there);
+            leave(&mut recording, &cluster, &looker, there);
+        }
+        past.push(over(&world, recording));
+        drain(&cluster, &looker, there);
+        if !recorded {
+            wait_until_empty(&cluster, &looker, there);
+        }
+        assert_eq!(nodes_of(&cluster, &looker), [here]);
+        // Of what had left it nothing comes twice.
+        let found = whole_answer_once_it_is_there(&cluster);
+        let told: Vec<(u64, u64)> = found.iter().filter_map(Found::element).collect();
+        assert_eq!(missing(&found, &past), 0);
+        assert!(told.is_sorted_by(|one, next| one < next), "recorded meanwhile: {recorded}");
+    }
 }
