@@ -85,7 +85,8 @@ fn outcome_29_a_part_of_a_ring_is_what_it_was_and_goes_on_where_its_target_is_ma
     seeds::each(3, |seed| {
         for spread in [ALONE, STRIPED, WITH_PARITY] {
             let (times, again) = life(seed, spread);
-            (remade.set(remade.get() + times), back.set(back.get() + again));
+            remade.set(remade.get() + times);
+            back.set(back.get() + again);
         }
     });
     println!("{} made anew, {} came back", remade.get(), back.get());
