@@ -14,12 +14,13 @@ mod records;
 mod roots;
 mod rows;
 mod sealed;
+mod trailers;
 
 /// An input: its name, and what takes it.
 pub type Input = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const ALL: [Input; 10] = [
+pub const ALL: [Input; 11] = [
     ("blocks", blocks::take),
     ("bodies", bodies::take),
     ("capabilities", capabilities::take),
@@ -30,4 +31,5 @@ pub const ALL: [Input; 10] = [
     ("records", records::take),
     ("roots", roots::take),
     ("rows", rows::take),
+    ("trailers", trailers::take),
 ];

@@ -17,7 +17,7 @@ use forebay_target::object::rows::{
 };
 use forebay_target::object::tree::{LeafRecord, Place};
 use forebay_target::ring::portrait::Portrait;
-use forebay_target::segment::{Builder, IndexBudget, KeyIndex, Span, Trailer, encode_footer};
+use forebay_target::segment::{Builder, Description, IndexBudget, KeyIndex, Span, Trailer, encode_footer};
 use forebay_target::superblock::Superblock;
 use std::fmt::Debug;
 
@@ -186,6 +186,10 @@ fn the_page_of_heaps_has_their_fields() {
 fn the_page_of_the_segment_has_its_fields() {
     let page = include_str!("../../../docs/format/segment.md");
     names_in_order(page.split_once("## Trailer").unwrap().1, "", &fields(&trailer()));
+    let spec = RingSpec::new("/a", Bytes::mib(1));
+    let record = RingRecord::empty(spec, Vec::new(), false, Origin::here(1, RingId(1)));
+    let description = Description::of(1, RingId(1), &record).expect("it is short");
+    names_in_order(page.split_once("\nDescription:").unwrap().1, "", &fields(&description));
     let span = Span {
         offset: 0,
         length: 0,

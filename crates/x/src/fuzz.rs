@@ -9,8 +9,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// What can be looked at, in the order of `fuzz/src/lib.rs`.
-const INPUTS: [&str; 10] =
-    ["blocks", "bodies", "capabilities", "frames", "packets", "portraits", "queries", "records", "roots", "rows"];
+const INPUTS: [&str; 11] = [
+    "blocks",
+    "bodies",
+    "capabilities",
+    "frames",
+    "packets",
+    "portraits",
+    "queries",
+    "records",
+    "roots",
+    "rows",
+    "trailers",
+];
 /// What has the compiler count where it comes to, and tell what is compared.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \

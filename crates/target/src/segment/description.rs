@@ -54,9 +54,12 @@ impl Description {
     /// Whether a ring can be what it says.
     pub fn is_sound(&self) -> bool {
         let RingSpec { segment, block, .. } = self.spec;
-        let are_numbers = [self.ring, self.epochs, self.since].into_iter().all(|it| it <= Beginning::MOST);
-        let fits = segment.0.is_multiple_of(4096) && segment.0 <= u64::from(u32::MAX) && segment >= block * 2;
-        are_numbers && fits && self.spec.check().is_ok()
+        // What can be no block is not multiplied.
+        self.spec.check().is_ok()
+            && [self.ring, self.epochs, self.since].into_iter().all(|it| it <= Beginning::MOST)
+            && segment.0.is_multiple_of(4096)
+            && segment.0 <= u64::from(u32::MAX)
+            && segment >= block * 2
     }
 
     /// The epoch of the target at which something with epoch `stamped` was written there, or came there.

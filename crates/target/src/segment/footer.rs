@@ -91,8 +91,8 @@ pub fn encode_footer(builder: Builder, segment: Bytes, mut trailer: Trailer) -> 
 }
 
 impl Trailer {
-    /// Writes a trailer.
-    pub(crate) fn encode(&self, out: &mut [u8]) -> Result<()> {
+    /// Writes a trailer at the beginning of what is zero; [`forebay_model::Kind::Usage`] if it has no room there.
+    pub fn encode(&self, out: &mut [u8]) -> Result<()> {
         let body = postcard::to_stdvec(self).map_err(|e| Error::usage(format!("a trailer cannot be encoded: {e}")))?;
         if PREFIX + body.len() > out.len() {
             return Err(Error::usage(format!("a trailer of {} bytes has no room in its {}", body.len(), out.len())));
