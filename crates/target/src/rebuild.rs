@@ -148,7 +148,7 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     let candidates = candidates(&sightings);
     let target = choose(name, &candidates, root.as_ref().map(|(_, s)| s.target).or(wanted))?;
     let mut catalog = Catalog::fresh(&layout);
-    let mut rings = order::rings(&layout, target.0, &sightings);
+    let (mut rings, next_ring) = order::rings(&layout, target.0, &sightings);
     for (id, Again { record, .. }) in &rings {
         for group in record.groups.iter().flatten() {
             catalog.groups[*group as usize] = class(record, *id);
@@ -156,7 +156,7 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     }
     let of_target = || sightings.of(target.0);
     catalog.epoch = of_target().map(|s| sightings.epoch_there(s.stamped(), s.epoch())).max().unwrap_or(0) + 1;
-    catalog.next_ring = order::next_ring(target.0, &sightings).max(rings.keys().last().map_or(1, |id| id.0 + 1));
+    catalog.next_ring = next_ring;
     let mut slots: u64 = rings.values().map(|it| it.record.slots.len() as u64).sum();
     // What was there last is most likely there still, and not one that had been deleted.
     for (id, ring) in rings.iter_mut().rev() {

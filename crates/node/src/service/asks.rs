@@ -30,9 +30,7 @@ pub(super) async fn ask(service: &Service, request: Request, fenced: Option<Fenc
             Ok(Reply::Rings(vec![ring.status()]))
         }
         Request::CreateRing(spec) => {
-            let fence = fenced.map_or(0, |fenced| fenced.version);
-            target.set_aside(&spec.name, fence).await?;
-            let ring = target.create_fenced_ring(spec, fence).await?;
+            let ring = target.create_fenced_ring(spec, fenced.map_or(0, |fenced| fenced.version)).await?;
             Ok(Reply::Ring(Box::new(ring.status())))
         }
         Request::DeleteRing { ring } => target.delete_ring(&ring).await.map(|()| Reply::Done),

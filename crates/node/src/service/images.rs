@@ -45,11 +45,7 @@ pub(super) async fn ask(
             let bytes = target.ring(ring)?.image(Bytes(offset), Bytes(length.into())).await?;
             Ok(ImageAnswer::of_bytes(bytes))
         }
-        ImageAsk::Receive => {
-            // What comes from elsewhere is not here.
-            target.set_aside(ring, u64::MAX).await?;
-            target.receive_ring(ring, &payload).await.map(|()| ImageAnswer::default())
-        }
+        ImageAsk::Receive => target.receive_ring(ring, &payload).await.map(|()| ImageAnswer::default()),
         ImageAsk::Write { offset } => {
             target.write_image(ring, Bytes(offset), &payload).await.map(|()| ImageAnswer::default())
         }

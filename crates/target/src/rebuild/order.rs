@@ -83,8 +83,8 @@ struct Seen<'a> {
     description: Option<&'a Description>,
 }
 
-/// The rings of a target.
-pub(super) fn rings(layout: &Layout, target: u128, sightings: &Sightings) -> BTreeMap<RingId, Again> {
+/// The rings of a target, and a number that none of it ever had.
+pub(super) fn rings(layout: &Layout, target: u128, sightings: &Sightings) -> (BTreeMap<RingId, Again>, u64) {
     let mut by_ring: BTreeMap<Stamped, Vec<&Sighting>> = BTreeMap::new();
     sightings.of(target).for_each(|sighting| by_ring.entry(sighting.stamped()).or_default().push(sighting));
     // The number that a ring has here is its own, but for what a target had before it was made anew.
@@ -113,11 +113,11 @@ pub(super) fn rings(layout: &Layout, target: u128, sightings: &Sightings) -> BTr
         let name = names[&seen.id].clone();
         (RingId(seen.id), record(layout, *stamped, name, seen, &groups[stamped]))
     });
-    made.collect()
+    (made.collect(), next)
 }
 
 /// A number that no ring of the target had.
-pub(super) fn next_ring(target: u128, sightings: &Sightings) -> u64 {
+fn next_ring(target: u128, sightings: &Sightings) -> u64 {
     let numbers = |sighting: &Sighting| {
         let here = Some(sighting.ring).filter(|_| sighting.target == target);
         here.max(Some(sightings.home(sighting.stamped())).filter(|home| home.0 == target).map(|home| home.1))

@@ -268,6 +268,11 @@ fn a_ring_that_was_moved_is_made_anew_where_it_lies() {
 
 #[test]
 fn what_had_left_a_target_and_is_back_by_that_gives_way_to_what_comes() {
+    [false, true].into_iter().for_each(gives_way);
+}
+
+/// To the ring itself, or to a part that is begun anew.
+fn gives_way(recorded: bool) {
     let fakes = [1, 2].map(|seed| Fake::with_chance(Bytes::mib(64), false, seed));
     let targets = [0, 1].map(|nth: usize| fakes[nth].target());
     let it = made(&fakes[0], &targets[0], small(NAME, Bytes::mib(4)));
@@ -278,19 +283,29 @@ fn what_had_left_a_target_and_is_back_by_that_gives_way_to_what_comes() {
     let found = remade(&fakes[0], here);
     assert_eq!(found[0].name, NAME);
     let here = opened(&fakes[0]);
-    // Not of one that may be it.
-    for (name, fence) in [("/another", 99), (NAME, FENCE)] {
-        fakes[0].run(here.set_aside(name, fence)).unwrap();
-        assert_eq!(spec_of(&here, NAME).name, NAME);
-    }
+    // Not to one that may be it.
+    let made_again = |fence| {
+        let made = fakes[0].run(here.create_fenced_ring(small(NAME, Bytes::mib(1)), fence));
+        made.map(drop).map_err(|error| error.kind)
+    };
+    let names = || BTreeSet::from_iter(here.status().into_iter().map(|it| it.spec.name));
+    drop(made(&fakes[0], &here, small("/another", Bytes::mib(1))));
+    assert_eq!(made_again(FENCE), Err(Kind::Exists));
+    assert_eq!(names(), BTreeSet::from([NAME, "/another"].map(str::to_owned)));
     // Who shows a newer capability has it shut out others, before anything is asked.
     assert!(fakes[0].run(here.fence_ring(NAME, FENCE + 1)).unwrap());
-    fakes[0].run(here.set_aside(NAME, FENCE + 1)).unwrap();
-    moved((&fakes[1], &there), (&fakes[0], &here), NAME);
-    let names: BTreeSet<String> = here.status().into_iter().map(|it| it.spec.name).collect();
-    assert_eq!(names, BTreeSet::from([NAME.to_owned(), "/recovered/1".to_owned()]));
+    if recorded {
+        assert_eq!(made_again(FENCE + 1), Ok(()));
+    } else {
+        moved((&fakes[1], &there), (&fakes[0], &here), NAME);
+    }
+    assert_eq!(names(), BTreeSet::from([NAME, "/another", "/recovered/1"].map(str::to_owned)));
     // That is none that was made anew.
-    fakes[0].run(here.set_aside(NAME, 99)).unwrap();
+    assert_eq!(made_again(FENCE + 9), Err(Kind::Exists));
+    if recorded {
+        return;
+    }
+    drop(here);
     let here = opened(&fakes[0]);
     let told = sequences(&answer(&fakes[0], &ring(&fakes[0], &here, NAME)));
     assert_eq!((told.last(), told.is_sorted_by(|one, next| one + 1 == *next)), (Some(&2999), true));

@@ -31,7 +31,7 @@ pub struct Description {
 impl Description {
     /// Of the ring that lies on `target` as `ring`; none if it is too long for a trailer.
     pub fn of(target: u128, ring: RingId, record: &RingRecord) -> Option<Description> {
-        let RingRecord { origin, since, without_logs, fence, spec, segment, .. } = record;
+        let RingRecord { origin, since, without_logs, fence, spec, .. } = record;
         let mut whole = Description {
             target,
             ring: ring.0,
@@ -39,7 +39,7 @@ impl Description {
             since: *since,
             without_logs: *without_logs,
             fence: *fence,
-            spec: RingSpec { segment: *segment, ..spec.clone() },
+            spec: spec.clone(),
         };
         if !whole.fits() {
             whole.spec.relatives.clear();

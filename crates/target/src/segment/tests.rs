@@ -253,25 +253,23 @@ fn a_trailer_has_room_for_what_is_said_of_any_ring() {
     let mut summary = Segment::opened(u64::MAX, u64::MAX);
     (summary.end, summary.bytes) = (u64::MAX, u32::MAX);
     (summary.losses.elements, summary.losses.gaps) = ([u64::MAX; 8], [u64::MAX; 8]);
-    let (most, least) = (u32::MAX, (i64::MIN, i64::MAX));
-    (summary.min_time, summary.max_time) = least;
+    (summary.min_time, summary.max_time) = (i64::MIN, i64::MAX);
     let mut said = Vec::new();
     for relatives in [0, 3, 100] {
         record.spec.relatives = (0..relatives).map(|n| format!("/{n}{}", "r".repeat(250))).collect();
         let description = Description::of(u128::MAX, RingId(u64::MAX), &record);
         said.push(description.as_ref().map(|it| it.spec.relatives.len()));
-        let places = (most, most, most);
         let trailer = Trailer {
             target: u128::MAX,
             ring: u64::MAX,
-            slot: most,
+            slot: u32::MAX,
             epoch: u64::MAX,
             summary,
-            blocks: most,
-            durable_blocks: most,
-            tables_at: places.0,
-            tables_len: places.1,
-            tables_crc: places.2,
+            blocks: u32::MAX,
+            durable_blocks: u32::MAX,
+            tables_at: u32::MAX,
+            tables_len: u32::MAX,
+            tables_crc: u32::MAX,
             writers: writers.clone(),
             description,
         };

@@ -42,8 +42,10 @@ impl Target {
         self.create_fenced_ring(spec, 0).await
     }
 
-    /// Creates a ring that has this fence from the beginning.
+    /// Creates a ring that has this fence from the beginning. One of this name that was made anew of its segments gives way, if these told of
+    /// a lower one.
     pub async fn create_fenced_ring(&self, spec: RingSpec, fence: u64) -> Result<Rc<Ring>> {
+        self.set_aside(&spec.name, fence).await?;
         let mut record = self.lay_out(spec.clone(), false)?;
         let without_logs = record.without_logs;
         let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
@@ -356,7 +358,7 @@ impl Target {
 
     /// Takes its name from a ring that was made anew of what its segments say, if it has this one and these told of a fence below `fence`:
     /// whoever knows all rings of this name makes another one here, so it had been deleted, or had left. Durable when it is answered.
-    pub async fn set_aside(&self, name: &str, fence: u64) -> Result<()> {
+    async fn set_aside(&self, name: &str, fence: u64) -> Result<()> {
         {
             let mut catalog = self.core.catalog.borrow_mut();
             let Catalog { rings, heaps, .. } = &mut *catalog;

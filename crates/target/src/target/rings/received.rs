@@ -22,13 +22,16 @@ pub(in super::super) struct Received {
 }
 
 impl Target {
-    /// Begins to take in the ring that has this portrait. [`forebay_model::Kind::Exists`] if there is one of this name, or one is taken in;
+    /// Begins to take in the ring that has this portrait. [`forebay_model::Kind::Exists`] if there is one of this name (but one that was made anew
+    /// of its segments gives way), or one is taken in;
     /// [`forebay_model::Kind::Refused`] or [`forebay_model::Kind::Full`] if it cannot be here what it is, and then nothing was begun.
     pub async fn receive_ring(&self, name: &str, portrait: &[u8]) -> Result<()> {
         let _turn = self.receiving_rings.take().await;
         let mut portrait = Portrait::decode(portrait, RingRecord::most_slots(&self.core.layout()))?;
         portrait.spec.name = name.to_owned();
         self.check_relatives(name, &portrait.spec.relatives)?;
+        // What comes from elsewhere is not here.
+        self.set_aside(name, u64::MAX).await?;
         if self.has_ring_named(name) {
             return Err(Error::exists(format!("{name} exists already, or is taken in (nothing was changed)")));
         }
