@@ -1,4 +1,5 @@
 //! Payloads of answers as they arrive, and memory for them that is used again: it need neither be cleared nor mapped anew.
+//! Of memory that is new only as much is cleared as arrives: most answers are shorter than they may be.
 //!
 //! Memory comes back when the last who sees a payload lets go of it, on whichever thread; a bound is kept, what is beyond it is
 //! given up. A payload shows only what has arrived, never what was in its memory before.
@@ -20,8 +21,9 @@ pub struct Memory {
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// By power of two, all of it written at some time.
+    /// By power of two. What is in a vector was written at some time; the rest is its capacity.
     pieces: [Vec<Vec<u8>>; SIZES.end as usize],
+    /// Their capacities.
     bytes: usize,
 }
 
@@ -37,7 +39,9 @@ pub enum Arrived {
 /// Memory that is used again, and how much of it has arrived.
 #[derive(Debug)]
 pub struct Kept {
+    /// What was written at some time, of room for 2 to the `power`.
     bytes: Vec<u8>,
+    power: u32,
     length: usize,
     home: Memory,
 }
@@ -53,18 +57,17 @@ impl Memory {
         let kept = {
             let mut idle = self.lock();
             let kept = idle.pieces[power as usize].pop();
-            idle.bytes -= kept.as_ref().map_or(0, Vec::len);
+            idle.bytes -= kept.as_ref().map_or(0, |_| size);
             kept
         };
-        let bytes = kept.unwrap_or_else(|| vec![0; size]);
-        Arrived::Kept(Kept { bytes, length: 0, home: self.clone() })
+        let bytes = kept.unwrap_or_else(|| Vec::with_capacity(size));
+        Arrived::Kept(Kept { bytes, power, length: 0, home: self.clone() })
     }
 
-    fn give_back(&self, bytes: Vec<u8>) {
-        let mut idle = self.lock();
-        if idle.bytes + bytes.len() <= IDLE {
-            idle.bytes += bytes.len();
-            let power = bytes.len().trailing_zeros();
+    fn give_back(&self, bytes: Vec<u8>, power: u32) {
+        let (mut idle, size) = (self.lock(), 1 << power);
+        if idle.bytes + size <= IDLE {
+            idle.bytes += size;
             idle.pieces[power as usize].push(bytes);
         }
     }
@@ -77,7 +80,12 @@ impl Memory {
 impl Kept {
     /// Where the next bytes come; [`Kept::came`] says that they did.
     pub(crate) fn next(&mut self, length: usize) -> &mut [u8] {
-        &mut self.bytes[self.length..self.length + length]
+        let end = self.length + length;
+        assert!(end <= 1 << self.power, "{end} bytes for room of {}", 1 << self.power);
+        if end > self.bytes.len() {
+            self.bytes.resize(end, 0);
+        }
+        &mut self.bytes[self.length..end]
     }
 
     /// So many bytes came where [`Kept::next`] said.
@@ -110,8 +118,9 @@ impl Arrived {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if !self.bytes.is_empty() {
-            self.home.give_back(std::mem::take(&mut self.bytes));
+        // What was taken away as a vector left none.
+        if self.bytes.capacity() > 0 {
+            self.home.give_back(std::mem::take(&mut self.bytes), self.power);
         }
     }
 }

@@ -16,7 +16,7 @@ fn arrived(memory: &Memory, most: usize, bytes: &[u8]) -> Arrived {
 
 fn idle(memory: &Memory) -> usize {
     let idle = memory.lock();
-    assert_eq!(idle.bytes, idle.pieces.iter().flatten().map(Vec::len).sum::<usize>());
+    assert_eq!(idle.bytes, idle.pieces.iter().flatten().map(Vec::capacity).sum::<usize>());
     idle.bytes
 }
 
@@ -50,6 +50,16 @@ fn memory_comes_back_when_the_last_part_that_somebody_sees_is_gone() {
     // What is taken away as a vector does not.
     assert_eq!(memory.room(1 << 20).into_vec().capacity(), 1 << 20);
     assert_eq!(idle(&memory), 0);
+}
+
+#[test]
+fn only_what_arrives_is_cleared_and_that_once() {
+    let memory = Memory::default();
+    for (length, written) in [(5000, 5000), (100, 5000), (9000, 9000)] {
+        drop(arrived(&memory, 1 << 20, &vec![3; length]));
+        let idle = memory.lock();
+        assert!(idle.pieces[20].iter().map(Vec::len).eq([written]), "{length}: {:?}", idle.pieces[20]);
+    }
 }
 
 #[test]
