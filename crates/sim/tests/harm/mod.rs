@@ -1,5 +1,7 @@
 //! Tables of what damage costs: structures, each harmed in every way, one at a time, beside what the page says.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
 use forebay_model::Bytes;
 use forebay_sim::disk::Fault;
 use forebay_sim::stage::Stage;

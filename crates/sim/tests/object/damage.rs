@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod harm;
-
+use crate::harm::{Harm, costs_what_the_page_says};
 use forebay_model::{Bytes, Kind, ObjectId};
 use forebay_sim::disk::{Fault, presets};
 use forebay_sim::stage::{Scene, Stage};
@@ -12,7 +11,6 @@ use forebay_target::Target;
 use forebay_target::object::Placement::{Auto, Home, Log};
 use forebay_target::object::record::{HEADER, MAGIC};
 use forebay_target::object::rows::{Key, Quota};
-use harm::{Harm, costs_what_the_page_says};
 
 const OBJECTS: u64 = 8;
 const PAGE: u64 = 4096;

@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod harm;
-
+use crate::harm::{Harm, costs_what_the_page_says};
 use forebay_model::Bytes;
 use forebay_sim::anatomy::{Kind, Part};
 use forebay_sim::audit::runs;
@@ -12,7 +11,6 @@ use forebay_sim::disk::{Fault, presets};
 use forebay_sim::stage::{Ending, Look, Scene, Stage};
 use forebay_target::segment::TRAILER_LEN;
 use forebay_target::verify::Cause;
-use harm::{Harm, costs_what_the_page_says};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A row of the table: its name, how the target was left, and which part is damaged.
