@@ -3,17 +3,16 @@
 //!
 //! Backpressure is here: a slab has a fixed number of buffers, and who finds none waits or drops.
 
+mod mapping;
+
 use forebay_model::{Bytes, Error, Result};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use mapping::Mapping;
 use std::ops::{Deref, DerefMut, Range};
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 /// Alignment of every buffer, enough for every device we know.
 pub const ALIGN: usize = 4096;
-/// A huge page.
-const HUGE: usize = 2 << 20;
 
 /// A fixed number of aligned buffers of equal capacity. Cheap to clone; safe to share between threads.
 #[derive(Clone)]
@@ -22,7 +21,7 @@ pub struct Slab {
 }
 
 struct Shared {
-    base: NonNull<u8>,
+    memory: Mapping,
     capacity: usize,
     count: usize,
     free: Mutex<Free>,
@@ -33,11 +32,6 @@ struct Free {
     wakers: Vec<Waker>,
 }
 
-// SAFETY: the mapping is plain memory; each index is owned by at most one `Buffer` at a time, guarded by `free`.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
 impl Slab {
     /// `count` buffers of `capacity` bytes each (a multiple of [`ALIGN`]).
     pub fn new(capacity: Bytes, count: usize) -> Result<Slab> {
@@ -46,12 +40,21 @@ impl Slab {
         let length = capacity
             .checked_mul(count)
             .ok_or_else(|| Error::usage("the staging memory asked for is larger than the address space"))?;
-        let base = map(length)
+        let memory = Mapping::new(length)
             .map_err(|e| Error::busy(format!("no memory for {count} buffers of {}: {e}", Bytes(capacity as u64))))?;
+        Ok(Slab::of(memory, capacity, count))
+    }
+
+    fn of(memory: Mapping, capacity: usize, count: usize) -> Slab {
         let indexes = (0..count as u32).rev().collect();
-        Ok(Slab {
-            shared: Arc::new(Shared { base, capacity, count, free: Mutex::new(Free { indexes, wakers: Vec::new() }) }),
-        })
+        Slab {
+            shared: Arc::new(Shared {
+                memory,
+                capacity,
+                count,
+                free: Mutex::new(Free { indexes, wakers: Vec::new() }),
+            }),
+        }
     }
 
     /// Bytes in one buffer.
@@ -98,7 +101,7 @@ impl Slab {
 
     /// First address and length of the mapping, for registering it with a kernel.
     pub fn region(&self) -> (*mut u8, usize) {
-        (self.shared.base.as_ptr(), self.shared.capacity * self.shared.count)
+        (self.shared.memory.base(), self.shared.capacity * self.shared.count)
     }
 
     /// Whether this handle is the only one: no buffer is lent, and nobody else has the slab.
@@ -112,47 +115,6 @@ impl Slab {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
         self.shared.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Memory of whole pages; large ones begin where a huge page may, which spares the processor and a kernel that knows the memory
-/// looking up each small one.
-fn map(length: usize) -> rustix::io::Result<NonNull<u8>> {
-    let room = if length < HUGE { length } else { length.checked_add(HUGE).ok_or(rustix::io::Errno::NOMEM)? };
-    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a fresh anonymous private mapping; nothing else refers to it.
-    let base = unsafe { mmap_anonymous(std::ptr::null_mut(), room, protection, flags)? };
-    let base = NonNull::new(base.cast::<u8>()).ok_or(rustix::io::Errno::NOMEM)?;
-    if room == length {
-        return Ok(base);
-    }
-    let before = base.as_ptr().align_offset(HUGE);
-    // SAFETY: all of it lies in the mapping, which is ours; what is given back is before and behind what is used from here on.
-    unsafe {
-        let used = base.add(before);
-        give_back(base, before);
-        give_back(used.add(length), room - before - length);
-        // Without huge pages it is as good, and only slower.
-        let _ = madvise(used.as_ptr().cast(), length, Advice::LinuxHugepage);
-        Ok(used)
-    }
-}
-
-/// Gives memory back to the kernel.
-///
-/// # Safety
-/// It is part of a mapping, and nothing refers to it.
-unsafe fn give_back(from: NonNull<u8>, length: usize) {
-    if length > 0 {
-        // SAFETY: as the caller says.
-        let _ = unsafe { munmap(from.as_ptr().cast(), length) };
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: every `Buffer` holds the slab, so none is left; the mapping is ours alone.
-        unsafe { give_back(self.base, self.capacity * self.count) };
     }
 }
 
@@ -178,7 +140,11 @@ struct Loan {
 impl Buffer {
     /// A single buffer with a slab of its own, zeroed: for small or rare I/O.
     pub fn alone(length: Bytes) -> Result<Buffer> {
-        let slab = Slab::new(length.align_up(Bytes(ALIGN as u64)), 1)?;
+        let capacity = length.align_up(Bytes(ALIGN as u64)).0 as usize;
+        assert!(capacity > 0, "a buffer of nothing");
+        let memory = Mapping::zeroed(capacity)
+            .map_err(|e| Error::busy(format!("no memory for a buffer of {}: {e}", Bytes(capacity as u64))))?;
+        let slab = Slab::of(memory, capacity, 1);
         let mut buffer = slab.try_take().ok_or_else(|| Error::busy("a fresh slab is empty"))?;
         buffer.set_len(length.0 as usize);
         Ok(buffer)
@@ -224,7 +190,7 @@ impl Buffer {
         match &self.memory {
             // SAFETY: the index is below the count, so the offset stays inside the mapping.
             Memory::Own(Loan { slab, index }) => unsafe {
-                slab.shared.base.as_ptr().add(*index as usize * slab.shared.capacity)
+                slab.shared.memory.base().add(*index as usize * slab.shared.capacity)
             },
             // SAFETY: the part was found to lie inside.
             Memory::Part(whole, from, _) => unsafe { whole.address().add(*from) },

@@ -1,6 +1,7 @@
 // Tests of what threads share need threads.
 #![allow(clippy::disallowed_methods)]
 
+use super::mapping::HUGE;
 use super::*;
 use std::future::Future;
 use std::pin::pin;
