@@ -1,7 +1,8 @@
 //! What nodes report of themselves and their targets, and what they are told.
 //!
 //! Always: a target is served by one node; what does not belong to this cluster, or is an older copy of what does, is
-//! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has.
+//! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has. Of rings that a target
+//! made anew of what their segments say, it is told which are not to be there before it serves them.
 
 use crate::authenticate::standing;
 use crate::cluster::{Effect, TargetNow};
@@ -10,12 +11,12 @@ use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::principal::Principal;
-use crate::records::{Orders, ShutOutRecord, TargetRecord, component_of, decode, object};
-use forebay_model::{Error, Result, TargetId, Timestamp};
+use crate::records::{Layout, Moves, Orders, RingMoves, ShutOutRecord, TargetRecord, component_of, decode, object};
+use forebay_model::{Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::{
-    MOST_ORDERS, MOST_SHUT_OUT, MOST_TARGETS, Order, Report, Reported, ShutOut, TargetReport, TargetState, ToTarget,
-    VersionedKey,
+    MOST_ANEW, MOST_ORDERS, MOST_SHUT_OUT, MOST_TARGETS, Order, Report, Reported, ShutOut, TargetReport, TargetState,
+    ToTarget, VersionedKey,
 };
 use forebay_wire::control::names::FileId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,13 +77,17 @@ impl Manager {
                 known.is_told = orders.contains_key(&target.target);
             }
         }
-        let told = report.targets.iter().zip(verdicts).map(|(target, verdict)| ToTarget {
-            target: target.target,
-            keys: if verdict.is_ok() { self.keys_of(target.target) } else { Vec::new() },
-            orders: orders.remove(&target.target).unwrap_or_default(),
-            refused: verdict.err(),
+        let told = report.targets.iter().zip(verdicts).map(|(target, verdict)| {
+            let is_accepted = verdict.is_ok();
+            Ok(ToTarget {
+                target: target.target,
+                keys: if is_accepted { self.keys_of(target.target) } else { Vec::new() },
+                orders: orders.remove(&target.target).unwrap_or_default(),
+                astray: if is_accepted { self.astray(target)? } else { Vec::new() },
+                refused: verdict.err(),
+            })
         });
-        let targets = told.collect();
+        let targets = told.collect::<Result<_>>()?;
         Ok(Reported {
             epoch: self.cluster.epochs.epoch,
             least_epoch: self.cluster.epochs.least,
@@ -115,6 +120,13 @@ impl Manager {
                  spread them over nodes",
                 report.targets.len(),
                 different.len()
+            )));
+        }
+        if let Some(target) = report.targets.iter().find(|target| target.anew.len() > MOST_ANEW) {
+            return Err(Error::usage(format!(
+                "target {} reports {} rings that were made anew, and {MOST_ANEW} are the most at once; use the same release on both sides",
+                target.target,
+                target.anew.len()
             )));
         }
         match report.targets.iter().find(|target| target.free > target.size) {
@@ -257,6 +269,18 @@ impl Manager {
         Ok(telling.orders)
     }
 
+    /// Which of the rings that a target made anew are not to be there.
+    fn astray(&self, reported: &TargetReport) -> Result<Vec<ObjectId>> {
+        let view = self.view()?;
+        let mut astray = Vec::new();
+        for ring in &reported.anew {
+            if !is_to_be_on(&view, *ring, reported.target)? {
+                astray.push(*ring);
+            }
+        }
+        Ok(astray)
+    }
+
     /// All clients that are shut out.
     fn shut_out(&self) -> Result<Vec<ShutOut>> {
         let (from, to) = keys::all(keys::SHUT_OUT);
@@ -273,6 +297,29 @@ impl Manager {
         let keys = self.cluster.keys(target, &now.record).into_iter();
         keys.map(|key| VersionedKey { version: key.version(), key: Hidden(key.to_bytes().to_vec()) }).collect()
     }
+}
+
+/// Whether a component lies on a target, is coming there, has left something there, or is to be removed there.
+fn is_to_be_on(view: &impl View, component: ObjectId, target: TargetId) -> Result<bool> {
+    let (file, number) = component_of(component);
+    let is_it = |place: (u32, TargetId)| place == (number, target);
+    let layout: Option<Layout> = view.read(&keys::layout(file))?;
+    if layout.is_some_and(|layout| layout.targets.get(number as usize) == Some(&target)) {
+        return Ok(true);
+    }
+    let RingMoves(parts) = view.read(&keys::ring_moves(file))?.unwrap_or_default();
+    let Moves(copies) = view.read(&keys::moves(file))?.unwrap_or_default();
+    let parts = parts.iter().map(|it| (it.component, it.target));
+    if parts.chain(copies.iter().map(|it| (it.component, it.to))).any(is_it) {
+        return Ok(true);
+    }
+    for key in [keys::removals(file), keys::leftovers(file)] {
+        let orders: Option<Orders> = view.read(&key)?;
+        if orders.is_some_and(|orders| orders.pending.iter().copied().any(is_it)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What some targets are told.

@@ -56,6 +56,7 @@ pub(crate) fn healthy(target: TargetId) -> TargetReport {
         carried_out: vec![],
         failed: None,
         slow: false,
+        anew: vec![],
     }
 }
 

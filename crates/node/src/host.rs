@@ -16,6 +16,7 @@ use forebay_target::Target;
 use forebay_target::object::Memory;
 use forebay_wire::command::{AddTarget, Info, OpenWriter, QueryRequest, Reply, Request};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -122,6 +123,20 @@ impl TargetHandle {
     pub(crate) async fn remove(&self, object: ObjectId) -> Result<()> {
         let (answer, mut outlet) = pipe(0);
         self.order(Order::Discard { object, answer })?;
+        outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
+    }
+
+    /// Rings of volumes that were made anew of what their segments say, and may have been deleted, or have left.
+    pub(crate) async fn made_anew(&self) -> Result<Vec<ObjectId>> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::MadeAnew(answer))?;
+        outlet.receive().await.ok_or_else(|| self.gone())
+    }
+
+    /// Says of rings that were made anew whether they are to be there; durable when it is answered.
+    pub(crate) async fn settle(&self, rings: BTreeMap<ObjectId, bool>) -> Result<()> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::Settle { rings, answer })?;
         outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
     }
 

@@ -24,7 +24,7 @@ use forebay_target::Target;
 use forebay_wire::command::{OpenWriter, QueryRequest, Reply, Request};
 use forebay_wire::heap::{HeapAnswer, HeapRequest};
 use forebay_wire::object::{ObjectAnswer, ObjectRequest};
-use forebay_wire::ring::{ImageAsk, name_of};
+use forebay_wire::ring::{ImageAsk, name_of, ring_of};
 use heaps::Heaps;
 pub use images::ImageAnswer;
 pub use objects::LinkId;
@@ -33,6 +33,7 @@ use queries::Queries;
 use sessions::Sessions;
 use status::TargetStatus;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -176,6 +177,15 @@ pub enum Order {
         /// Answered when they are gone.
         answer: Inlet<Result<()>>,
     },
+    /// Which rings of volumes were made anew of what their segments say, and may have been deleted, or have left.
+    MadeAnew(Inlet<Vec<ObjectId>>),
+    /// Whether rings of volumes that were made anew are to be there.
+    Settle {
+        /// The rings, and whether they are.
+        rings: BTreeMap<ObjectId, bool>,
+        /// Answered when that is durable.
+        answer: Inlet<Result<()>>,
+    },
     /// Nobody asks over this link any more.
     EndLink(LinkId),
     /// Make everything durable and end.
@@ -281,6 +291,19 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                 service.env.spawner.detach(async move {
                     let result = objects::discard(&this, object).await;
                     answer.send(result, 0).await;
+                });
+            }
+            Order::MadeAnew(answer) => {
+                let rings = service.target.rings_made_anew().iter().filter_map(|name| ring_of(name)).collect();
+                service.env.spawner.detach(async move {
+                    answer.send(rings, 0).await;
+                });
+            }
+            Order::Settle { rings, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let rings = rings.into_iter().map(|(ring, is_to_be_here)| (name_of(ring), is_to_be_here)).collect();
+                    answer.send(this.target.settle_rings(&rings).await, 0).await;
                 });
             }
             Order::EndLink(link) => {

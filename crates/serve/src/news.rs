@@ -1,7 +1,7 @@
 //! What is said of how nodes and their manager get on with one another.
 
 use crate::node::is_away;
-use forebay_model::{Error, Result, TargetId};
+use forebay_model::{Error, ObjectId, Result, TargetId};
 use forebay_node::network::Heard;
 use std::cell::RefCell;
 
@@ -16,6 +16,8 @@ pub enum News {
     TargetRefused(TargetId, Error),
     /// A target cannot do what the manager wants done of something that it stores; all else is served.
     Unable(TargetId, Error),
+    /// A ring that a target made anew of what its segments say is not to be there, and was set aside.
+    SetAside(TargetId, ObjectId),
     /// Its clock and the node's differ by more than they may: how, and what to do.
     ClockOff(String),
     /// All is well again.
@@ -34,6 +36,9 @@ impl Teller {
     }
 
     pub(crate) fn tell(&self, heard: &Result<Heard>) {
+        // That happens once, and is not how it is from then on.
+        let set_aside = heard.iter().flat_map(|heard| &heard.set_aside);
+        set_aside.for_each(|(target, ring)| (self.told)(News::SetAside(*target, *ring)));
         let now: Vec<News> = match heard {
             Ok(heard) => {
                 let refused = heard.refused.iter().map(|(target, error)| News::TargetRefused(*target, error.clone()));
@@ -49,7 +54,7 @@ impl Teller {
             News::Unable(target, error) => (Some(*target), Some(error.kind), true),
             News::Refused(error) => (None, Some(error.kind), true),
             News::Away(_) => (None, None, true),
-            News::ClockOff(_) | News::Well => (None, None, false),
+            News::ClockOff(_) | News::SetAside(..) | News::Well => (None, None, false),
         };
         for news in now.iter().filter(|news| !last.iter().any(|known| kind(known) == kind(news))) {
             (self.told)(news.clone());

@@ -181,7 +181,8 @@ pub struct RingRecord {
     pub origin: Origin,
     /// Epoch of the target when it came to it from another one; 0 where it was made there.
     pub since: u64,
-    /// The fence that its segments told of, if it was made anew of these: then it may have been deleted, or may have left.
+    /// The fence that its segments told of, if it was made anew of these, and nobody has said since whether it is to be here: then it may have
+    /// been deleted, or may have left.
     pub anew: Option<u64>,
 }
 

@@ -272,6 +272,9 @@ pub struct TargetInfo {
     pub map_memory: Bytes,
     /// The most memory that all maps of objects take, whatever is kept.
     pub map_memory_limit: Bytes,
+    /// Rings that were made anew of what their segments say, and that nobody who knows has said to be there: they may have been deleted,
+    /// or have left.
+    pub rings_made_anew: u64,
 }
 
 /// A file or device that becomes a target.

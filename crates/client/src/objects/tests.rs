@@ -235,6 +235,7 @@ fn target() -> TargetInfo {
         activity: Default::default(),
         map_memory: Bytes::ZERO,
         map_memory_limit: Bytes::ZERO,
+        rings_made_anew: 0,
     }
 }
 

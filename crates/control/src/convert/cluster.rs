@@ -16,10 +16,10 @@ messages! {
     SetTarget as SetTarget { target, state }
     RollKeys as RollKeys { target }
     Report as ReportRequest { node, address, targets, wall }
-    TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out, failed, slow }
+    TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out, failed, slow, anew }
     Reported as Reported { epoch, least_epoch, targets, wall, shut_out }
     ShutOut as ShutOut { client, until }
-    ToTarget as ToTarget { target, refused, keys, orders }
+    ToTarget as ToTarget { target, refused, keys, orders, astray }
     VersionedKey as VersionedKey { version, key }
     Order as Order { object, version, remove }
     Map as Map { cluster, epoch, least_epoch, nodes, targets, copied_on, copied_wholly }

@@ -139,7 +139,8 @@ fn a_number_or_a_length_that_cannot_be_is_refused() {
         let error = refusal::<TargetReport>(proto::TargetReport { cluster: vec![0; length], ..report.clone() });
         assert_eq!(error.kind, Kind::Usage);
         assert!(error.message.contains("TargetReport.cluster"), "{error}");
-        let told = proto::ToTarget { target: vec![0; length], refused: None, keys: vec![], orders: vec![] };
+        let told =
+            proto::ToTarget { target: vec![0; length], refused: None, keys: vec![], orders: vec![], astray: vec![] };
         assert_eq!(refusal::<ToTarget>(told).kind, Kind::Usage);
     }
     let copies_of_nothing = proto::Raid { level: proto::RaidLevel::Five.into(), copies: 2 };

@@ -1282,6 +1282,9 @@ pub struct TargetReport {
     /// Whether its device takes several times as long as its profile says at the worst.
     #[prost(bool, tag = "11")]
     pub slow: bool,
+    /// Rings that it made anew of what their segments say, and that it was not told to keep: they may have been deleted, or have left.
+    #[prost(message, repeated, tag = "12")]
+    pub anew: ::prost::alloc::vec::Vec<ObjectId>,
 }
 /// What a node is told.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1326,6 +1329,9 @@ pub struct ToTarget {
     /// What it has to do: said again until it says that it has.
     #[prost(message, repeated, tag = "4")]
     pub orders: ::prost::alloc::vec::Vec<Order>,
+    /// Of the rings that it made anew, those that are not to be there. It keeps the others.
+    #[prost(message, repeated, tag = "5")]
+    pub astray: ::prost::alloc::vec::Vec<ObjectId>,
 }
 /// A version of a target's key.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

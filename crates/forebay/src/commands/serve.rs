@@ -22,6 +22,7 @@ use forebay_serve::tls::{AUTHORITY, TlsFiles};
 use forebay_serve::upkeep::UpkeepOptions;
 use forebay_serve::{JoinOptions, Joined, METADATA, News, Rebuilding, Server, ServerOptions};
 use forebay_wire::control::names::FileId;
+use forebay_wire::ring::name_of;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -288,6 +289,12 @@ fn told(news: News) {
         News::Unable(target, error) => format!(
             "forebay: target {target} cannot do what the manager wants done there; all else of it is served, and it is tried \
              again: {error}"
+        ),
+        News::SetAside(target, ring) => format!(
+            "forebay: target {target} made {} anew of its segments, and it is not to be there: what it has was kept under a name that begins \
+             with /recovered/, and is promised nothing; `forebay ring list` and `forebay ring delete` with `--cluster` and the directory of \
+             this node show it and give its room back",
+            name_of(ring)
         ),
         News::ClockOff(how) => {
             format!("forebay: {how}; what clients show is refused until then, or counts for too short")

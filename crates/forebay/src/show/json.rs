@@ -106,6 +106,7 @@ pub fn info(info: &Info) -> Value {
                 "missed_deadlines": target.activity.missed_deadlines, "throttled": target.activity.throttled,
                 "times_slower_than_profile": target.activity.slower,
                 "map_memory_bytes": target.map_memory.0, "map_memory_limit_bytes": target.map_memory_limit.0,
+                "rings_made_anew": target.rings_made_anew,
             })
         })
         .collect();

@@ -2,11 +2,12 @@ use crate::keys;
 use crate::records::{Orders, encode};
 use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Kind, TargetId, Timestamp};
+use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::cluster::{
-    AddNode, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
+    AddNode, MOST_ANEW, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
 };
-use forebay_wire::control::names::{CreateFile, FileId, Place};
+use forebay_wire::control::files::{CreateRing, OpenRing, Rebuilt, Relocated};
+use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
 use std::collections::BTreeSet;
@@ -337,4 +338,78 @@ fn a_target_that_carries_out_nothing_keeps_no_other_of_its_node_from_what_it_has
     }
     assert_eq!(told.iter().filter(|order| order.remove).count(), 100);
     assert_eq!(told.iter().filter(|order| !order.remove).count(), 100);
+}
+
+/// Which of these places of a component, as its target reports that it made that anew there, are none where it is to be.
+fn astray(stage: &mut Stage, object: ObjectId, on: &[TargetId]) -> Vec<TargetId> {
+    let anew = |target| TargetReport { anew: vec![object], ..healthy(target) };
+    let all = (1..=NODES).flat_map(|node| {
+        let reported = stage.report(&of(node, targets_of(node).map(anew).to_vec())).unwrap();
+        reported.targets.into_iter().filter(|told| told.astray == [object]).map(|told| told.target)
+    });
+    let all: BTreeSet<TargetId> = all.collect();
+    on.iter().copied().filter(|target| all.contains(target)).collect()
+}
+
+#[test]
+fn of_rings_that_a_target_made_anew_it_is_told_which_are_not_to_be_there() {
+    let mut stage = Stage::new();
+    let ring = |leaving| {
+        Change::CreateRing(CreateRing {
+            place: Place::path("/r"),
+            mode: 0o644,
+            capacity: Bytes::gib(1),
+            refused_by: vec![],
+            targets: 2,
+            parity: true,
+            again: false,
+            leaving,
+        })
+    };
+    let grant = |reply| match reply {
+        Reply::Grant(grant) => grant,
+        other => panic!("{other:?} is no grant"),
+    };
+    let made = grant(stage.root(ring(None)).unwrap());
+    let (file, object, first) = (made.entry.file, made.components[1].object, made.components[1].target);
+    let every: Vec<TargetId> = (1..=NODES).flat_map(targets_of).collect();
+    let but = |places: &[TargetId]| -> Vec<TargetId> {
+        every.iter().copied().filter(|target| !places.contains(target)).collect()
+    };
+    assert_eq!(astray(&mut stage, object, &every), but(&[first]), "it lies on one");
+    // It is to go elsewhere, and has gone.
+    let state = TargetState::Draining;
+    stage.root(Change::SetTarget(SetTarget { target: first, state })).unwrap();
+    let leaving = grant(stage.root(ring(Some(1))).unwrap());
+    let next = leaving.moving[0].place.as_ref().expect("another place").target;
+    assert_eq!(astray(&mut stage, object, &every), but(&[first, next]));
+    let version = leaving.entry.attributes.version;
+    stage.root(Change::Relocated(Relocated { file, component: 1, version, recorded: true })).unwrap();
+    assert_eq!(astray(&mut stage, object, &every), but(&[first, next]), "what it left behind is read");
+    let now = match stage.ask(&root(), &Question::OpenRing(OpenRing { place: Place::path("/r"), write: true })) {
+        Ok(reply) => grant(reply),
+        Err(error) => panic!("{error}"),
+    };
+    let version = now.entry.attributes.version;
+    stage.root(Change::Rebuilt(Rebuilt { file, component: 1, version })).unwrap();
+    assert_eq!(astray(&mut stage, object, &every), but(&[first, next]), "it is removed there by another order");
+    // Removed there, and everywhere.
+    let obey = |stage: &mut Stage| {
+        stage.pass(Duration::from_secs(3600));
+        for node in 1..=NODES {
+            let told = stage.report(&report(node)).unwrap().targets;
+            let done = told.into_iter().map(|told| TargetReport { carried_out: told.orders, ..healthy(told.target) });
+            stage.report(&of(node, done.collect())).unwrap();
+        }
+    };
+    obey(&mut stage);
+    assert_eq!(astray(&mut stage, object, &every), but(&[next]));
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("/r")))).unwrap();
+    let places: Vec<TargetId> = now.components.iter().map(|component| component.target).collect();
+    assert_eq!(places[1], next);
+    assert_eq!(astray(&mut stage, object, &every), but(&[next]), "it is removed by another order");
+    obey(&mut stage);
+    assert_eq!(astray(&mut stage, object, &every), every, "it was removed");
+    let many = TargetReport { anew: vec![object; MOST_ANEW + 1], ..healthy(targets_of(1)[0]) };
+    assert_eq!(stage.report(&of(1, vec![many])).unwrap_err().kind, Kind::Usage);
 }

@@ -9,10 +9,10 @@ use forebay_env::fabric::FabricFuture;
 use forebay_env::race::{First, race};
 use forebay_env::random;
 use forebay_env::together::all;
-use forebay_model::{Error, Kind, Moment, Result, TargetId};
+use forebay_model::{Error, Kind, Moment, ObjectId, Result, TargetId};
 use forebay_wire::capability::TargetKey;
 use forebay_wire::command::{Reply, Request, TargetInfo};
-use forebay_wire::control::cluster::{Order, Report, Reported, TargetReport, ToTarget, clock_off};
+use forebay_wire::control::cluster::{MOST_ANEW, Order, Report, Reported, TargetReport, ToTarget, clock_off};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub struct Heard {
     pub refused: Vec<(TargetId, Error)>,
     /// Targets that could not carry out what they were told, and why not. They serve all else.
     pub unable: Vec<(TargetId, Error)>,
+    /// Rings that were made anew there and are not to be there, so that they were set aside.
+    pub set_aside: Vec<(TargetId, ObjectId)>,
     /// How many targets serve.
     pub serving: usize,
     /// The epoch of the cluster's map.
@@ -62,6 +64,7 @@ struct Obeyed {
     is_fenced: bool,
     /// Why an order could not be carried out, and will not be soon.
     unable: Option<Error>,
+    set_aside: Vec<ObjectId>,
     /// The newest key that it has.
     key: Option<u32>,
 }
@@ -101,11 +104,14 @@ impl Node {
         let asked = doors.iter().map(|door| race(self.info(door), self.env.clock.sleep(self.limit())));
         let (told, now) = (all(asked).await.into_iter(), self.env.clock.now());
         let told = told.filter_map(|answer| match answer {
-            First::Left(Ok(info)) => Some(self.of_target(identity, &info, now, done)),
+            First::Left(Ok((info, anew))) => Some(self.of_target(identity, (&info, anew), now, done)),
             // One that does not answer is not reported, and so counts as lost.
             _ => None,
         });
-        let targets = told.collect();
+        let targets: Vec<TargetReport> = told.collect();
+        let of_anew = targets.iter().filter(|report| !report.anew.is_empty());
+        let anew: BTreeMap<TargetId, Vec<ObjectId>> =
+            of_anew.map(|report| (report.target, report.anew.clone())).collect();
         let Identity { node, address, .. } = identity.clone();
         // If that fails nobody knows whether it was heard: it is said again.
         let wall = self.env.clock.wall();
@@ -115,21 +121,23 @@ impl Node {
         let clock_off = clock_off(node, nearest, reported.wall);
         done.carried_out.clear();
         self.shut_out(&reported.shut_out);
-        let mut heard = Heard { refused: Vec::new(), unable: Vec::new(), serving: 0, epoch: reported.epoch, clock_off };
+        let (refused, unable, set_aside) = (Vec::new(), Vec::new(), Vec::new());
+        let mut heard = Heard { refused, unable, set_aside, serving: 0, epoch: reported.epoch, clock_off };
         let (told, refused): (Vec<ToTarget>, Vec<ToTarget>) =
             reported.targets.into_iter().partition(|told| told.refused.is_none());
         heard.refused = refused.into_iter().filter_map(|told| Some((told.target, told.refused?))).collect();
         let mut is_done = heard.refused.is_empty();
         // Side by side: a report that waited for one slow target after the other would come so late that the node is down.
         let targets: Vec<TargetId> = told.iter().map(|told| told.target).collect();
-        let obeyed = all(told.into_iter().map(|told| self.obey(identity, told))).await;
+        let obeyed = all(told.into_iter().map(|told| self.obey(identity, told, &anew))).await;
         for (target, obeyed) in targets.into_iter().zip(obeyed) {
             match obeyed {
-                Ok(Obeyed { carried_out, is_fenced, unable, key }) => {
+                Ok(Obeyed { carried_out, is_fenced, unable, set_aside, key }) => {
                     heard.serving += 1;
                     done.carried_out.entry(target).or_default().extend(carried_out);
                     done.keys.extend(key.map(|key| (target, key)));
                     heard.unable.extend(unable.map(|error| (target, error)));
+                    heard.set_aside.extend(set_aside.into_iter().map(|ring| (target, ring)));
                     match is_fenced {
                         // Only now: what was revoked before this epoch is fenced.
                         true => self.keys.advance(target, reported.epoch, reported.least_epoch),
@@ -150,7 +158,13 @@ impl Node {
         Ok(heard)
     }
 
-    fn of_target(&self, identity: &Identity, info: &TargetInfo, now: Moment, done: &mut Done) -> TargetReport {
+    fn of_target(
+        &self,
+        identity: &Identity,
+        (info, anew): (&TargetInfo, Vec<ObjectId>),
+        now: Moment,
+        done: &mut Done,
+    ) -> TargetReport {
         let memory = 2 * self.bounds.memory.0.max(1);
         let memory = (self.memory_used().0 * 100 / memory).min(100) as u8;
         TargetReport {
@@ -165,6 +179,7 @@ impl Node {
             carried_out: done.carried_out.get(&info.id).cloned().unwrap_or_default(),
             failed: info.failed.clone(),
             slow: info.activity.slower > 0,
+            anew,
         }
     }
 
@@ -172,12 +187,27 @@ impl Node {
         DEVICE.min(self.bounds.patience)
     }
 
-    /// Does what a target is told: first what was revoked, then the keys.
-    async fn obey(&self, identity: &Identity, told: ToTarget) -> Result<Obeyed> {
-        let mut obeyed = Obeyed { carried_out: Vec::new(), is_fenced: true, unable: None, key: None };
+    /// Does what a target is told: first of what it made `anew` which is not to be there, then what was revoked, then the keys.
+    async fn obey(
+        &self,
+        identity: &Identity,
+        told: ToTarget,
+        anew: &BTreeMap<TargetId, Vec<ObjectId>>,
+    ) -> Result<Obeyed> {
+        let (carried_out, set_aside) = (Vec::new(), Vec::new());
+        let mut obeyed = Obeyed { carried_out, is_fenced: true, unable: None, set_aside, key: None };
         let door = self.door(told.target)?;
         // For all orders together: while they are carried out nothing is reported, and a node of which nothing is heard is down.
         let until = self.env.clock.now() + self.limit();
+        if let Some(anew) = anew.get(&told.target) {
+            let settling = door.handle.settle(anew.iter().map(|ring| (*ring, !told.astray.contains(ring))).collect());
+            match race(settling, self.env.clock.sleep(self.limit())).await {
+                First::Left(Ok(())) => obeyed.set_aside.clone_from(&told.astray),
+                // It is asked again with the next report.
+                First::Left(Err(error)) => obeyed.unable = Some(error),
+                First::Right(()) => {}
+            }
+        }
         for order in told.orders {
             let carrying_out = async {
                 match order.remove {
@@ -217,11 +247,19 @@ impl Node {
         Ok(obeyed)
     }
 
-    async fn info(&self, door: &TargetDoor) -> Result<TargetInfo> {
-        match door.handle.call_from_task(Request::Info, None).await? {
-            Reply::Info(mut info) if info.targets.len() == 1 => Ok(info.targets.remove(0)),
-            _ => Err(Error::damaged("a target told of others")),
-        }
+    /// How a target is, and which of its rings were made anew, so that it is asked whether they are to be there.
+    async fn info(&self, door: &TargetDoor) -> Result<(TargetInfo, Vec<ObjectId>)> {
+        let info = match door.handle.call_from_task(Request::Info, None).await? {
+            Reply::Info(mut info) if info.targets.len() == 1 => info.targets.remove(0),
+            _ => return Err(Error::damaged("a target told of others")),
+        };
+        let mut anew = match info.rings_made_anew {
+            0 => Vec::new(),
+            _ => door.handle.made_anew().await?,
+        };
+        // Once it was told of these, it is asked of the others.
+        anew.truncate(MOST_ANEW);
+        Ok((info, anew))
     }
 }
 

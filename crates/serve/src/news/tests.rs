@@ -15,7 +15,9 @@ fn new_of(teller: &Teller, heard: &Result<Heard>) -> Vec<News> {
 #[test]
 fn what_changed_between_a_node_and_its_manager_is_told_once() {
     let teller = Teller::new(|news| TOLD.with_borrow_mut(|told| told.push(news)));
-    let heard = |epoch| Heard { refused: Vec::new(), unable: Vec::new(), serving: 1, epoch, clock_off: None };
+    let (refused, unable, set_aside) = (Vec::new(), Vec::new(), Vec::new());
+    let plain = Heard { refused, unable, set_aside, serving: 1, epoch: 0, clock_off: None };
+    let heard = |epoch| Heard { epoch, ..plain.clone() };
     let well = || Ok(heard(1));
     let away = |why: &str| Err(Error::disconnected(why));
     assert_eq!(new_of(&teller, &well()), []);
@@ -41,4 +43,8 @@ fn what_changed_between_a_node_and_its_manager_is_told_once() {
     let told = Ok(Heard { unable: vec![unable.clone()], ..heard(2) });
     assert_eq!(new_of(&teller, &told), [News::Unable(unable.0, unable.1)]);
     assert_eq!(new_of(&teller, &told), []);
+    let ring = ObjectId { volume: 1, object: 2 };
+    let aside = Ok(Heard { set_aside: vec![(TargetId(1), ring)], ..heard(2) });
+    assert_eq!(new_of(&teller, &aside), [News::SetAside(TargetId(1), ring), News::Well]);
+    assert_eq!(new_of(&teller, &well()), [], "it is over");
 }

@@ -125,6 +125,7 @@ fn a_target_that_does_not_answer_takes_nothing_along_and_a_name_stays_within_its
             activity: Activity { slower: 3, throttled: 5, ..Activity::default() },
             map_memory: Bytes::ZERO,
             map_memory_limit: Bytes::ZERO,
+            rings_made_anew: 0,
         },
         moved: vec![("normal", Moved { read: Bytes(70), written: Bytes(9) })],
         headroom: Rate(11),

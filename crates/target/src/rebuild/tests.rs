@@ -310,3 +310,33 @@ fn gives_way(recorded: bool) {
     let told = sequences(&answer(&fakes[0], &ring(&fakes[0], &here, NAME)));
     assert_eq!((told.last(), told.is_sorted_by(|one, next| one + 1 == *next)), (Some(&2999), true));
 }
+
+#[test]
+fn who_knows_all_rings_says_which_of_those_that_were_made_anew_are_to_be_there() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let spec = |name| RingSpec { guarantee: Rate(1_000_000), ..small(name, Bytes::mib(4)) };
+    for name in ["/kept", "/gone", "/unknown"] {
+        record(&fake, &made(&fake, &target, spec(name)), 0, 2000);
+    }
+    let before = answer(&fake, &ring(&fake, &target, "/gone"));
+    remade(&fake, target);
+    let target = opened(&fake);
+    drop(made(&fake, &target, spec("/made")));
+    assert_eq!(target.rings_made_anew(), ["/kept", "/gone", "/unknown"]);
+    let settle = |rings: &[(&str, bool)]| {
+        let rings = rings.iter().map(|(name, is_to_be_here)| (name.to_string(), *is_to_be_here)).collect();
+        fake.run(target.settle_rings(&rings)).unwrap();
+    };
+    settle(&[("/kept", true), ("/gone", false), ("/made", false), ("/none", false)]);
+    // Of what was said once nothing else is said.
+    settle(&[("/kept", false)]);
+    drop(target);
+    let target = opened(&fake);
+    let promised: BTreeMap<String, Rate> =
+        target.status().into_iter().map(|it| (it.spec.name, it.spec.guarantee)).collect();
+    let expected = [("/kept", 1_000_000), ("/made", 1_000_000), ("/recovered/2", 0), ("/unknown", 1_000_000)];
+    assert_eq!(promised, expected.map(|(name, rate)| (name.to_owned(), Rate(rate))).into());
+    assert_eq!(target.rings_made_anew(), ["/unknown"]);
+    has_all(&answer(&fake, &ring(&fake, &target, "/recovered/2")), &before);
+}

@@ -16,6 +16,7 @@ use crate::rebuild::recovered;
 use crate::ring::Ring;
 use forebay_model::ring::{Beginning, ELSEWHERE, RingSpec, default_index_percent};
 use forebay_model::{Bytes, Error, Rate, Result, RingId};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -45,7 +46,7 @@ impl Target {
     /// Creates a ring that has this fence from the beginning. One of this name that was made anew of its segments gives way, if these told of
     /// a lower one.
     pub async fn create_fenced_ring(&self, spec: RingSpec, fence: u64) -> Result<Rc<Ring>> {
-        self.set_aside(&spec.name, fence).await?;
+        self.give_way(&spec.name, fence).await?;
         let mut record = self.lay_out(spec.clone(), false)?;
         let without_logs = record.without_logs;
         let groups: Vec<u32> = record.groups.iter().flatten().copied().collect();
@@ -356,14 +357,53 @@ impl Target {
         Some(ring.fence).filter(|fence| *fence > 0)
     }
 
-    /// Takes its name from a ring that was made anew of what its segments say, if it has this one and these told of a fence below `fence`:
-    /// whoever knows all rings of this name makes another one here, so it had been deleted, or had left. Durable when it is answered.
-    async fn set_aside(&self, name: &str, fence: u64) -> Result<()> {
+    /// The names of the rings that were made anew of what their segments say, and of which nobody has [said](Self::settle_rings) that they
+    /// are to be here: they may have been deleted, or have left.
+    pub fn rings_made_anew(&self) -> Vec<String> {
+        let catalog = self.core.catalog.borrow();
+        catalog.rings.values().filter(|ring| ring.anew.is_some()).map(|ring| ring.spec.name.clone()).collect()
+    }
+
+    /// Whoever knows all rings says of some that were made anew here whether they are to be here. One that is not loses its name, and is
+    /// promised nothing. Others than such rings stay as they are. Durable when it is answered.
+    pub async fn settle_rings(&self, rings: &BTreeMap<String, bool>) -> Result<()> {
+        let settled: BTreeMap<RingId, bool> = {
+            let catalog = self.core.catalog.borrow();
+            let anew = catalog.rings.iter().filter(|(_, ring)| ring.anew.is_some());
+            anew.filter_map(|(id, ring)| Some((*id, *rings.get(&ring.spec.name)?))).collect()
+        };
+        if settled.is_empty() {
+            return Ok(());
+        }
+        for (id, is_to_be_here) in settled {
+            match is_to_be_here {
+                true => self.core.with_ring_mut(id, |ring| ring.anew = None),
+                false => self.set_aside(id),
+            }
+        }
+        // If it cannot be made durable it may be either after a crash: it was not answered.
+        self.core.commit().await
+    }
+
+    /// A ring of this name that was made anew is set aside, if its segments told of a fence below `fence`: whoever knows all rings of this name
+    /// makes another one here, so it had been deleted, or had left. Durable when it is answered.
+    async fn give_way(&self, name: &str, fence: u64) -> Result<()> {
+        let found = {
+            let catalog = self.core.catalog.borrow();
+            let is_it = |ring: &RingRecord| ring.spec.name == name && ring.anew.is_some_and(|told| told < fence);
+            catalog.rings.iter().find(|(_, ring)| is_it(ring)).map(|(id, _)| *id)
+        };
+        let Some(id) = found else { return Ok(()) };
+        self.set_aside(id);
+        // If it cannot be made durable it may be either after a crash: it was not answered.
+        self.core.commit().await
+    }
+
+    /// Takes its name from a ring, and what it is promised.
+    fn set_aside(&self, id: RingId) {
         {
             let mut catalog = self.core.catalog.borrow_mut();
             let Catalog { rings, heaps, .. } = &mut *catalog;
-            let is_it = |ring: &RingRecord| ring.spec.name == name && ring.anew.is_some_and(|told| told < fence);
-            let Some(id) = rings.iter().find(|(_, ring)| is_it(ring)).map(|(id, _)| *id) else { return Ok(()) };
             let is_taken = |name: &str| {
                 rings
                     .values()
@@ -372,11 +412,10 @@ impl Target {
                     .any(|it| it == name)
             };
             let aside = recovered(id, is_taken);
-            let spec = &mut rings.get_mut(&id).expect("it was found there").spec;
-            (spec.name, spec.guarantee) = (aside, Rate(0));
+            let ring = rings.get_mut(&id).expect("who sets it aside found it there");
+            (ring.spec.name, ring.spec.guarantee, ring.anew) = (aside, Rate(0), None);
         }
-        // If it cannot be made durable it may be either after a crash: it was not answered.
-        self.core.commit().await
+        self.set_patience();
     }
 
     /// Keeps this fence with a ring; durable when it is answered. Whether the ring is there.

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const MOST_TARGETS: usize = 100;
 /// The most orders in one answer.
 pub const MOST_ORDERS: usize = 1024;
+/// The most rings in one report of which it is asked whether they are to be on a target.
+pub const MOST_ANEW: usize = 1024;
 /// The most clients that are shut out by themselves.
 pub const MOST_SHUT_OUT: usize = 256;
 
@@ -95,6 +97,8 @@ pub struct TargetReport {
     pub failed: Option<String>,
     /// Whether its device takes several times as long as its profile says at the worst.
     pub slow: bool,
+    /// Rings that it made anew of what their segments say, and that it was not told to keep: they may have been deleted, or have left.
+    pub anew: Vec<ObjectId>,
 }
 
 /// What a node is told.
@@ -132,6 +136,8 @@ pub struct ToTarget {
     pub keys: Vec<VersionedKey>,
     /// What it has to do: said again until it says that it has.
     pub orders: Vec<Order>,
+    /// Of the rings that it made anew, those that are not to be there. It keeps the others.
+    pub astray: Vec<ObjectId>,
 }
 
 /// A version of a target's key.

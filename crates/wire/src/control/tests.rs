@@ -5,7 +5,7 @@ use super::names::{CreateFile, FileId, Place, Rename};
 use super::volumes::Policy;
 use super::{Call, Change, Question, Reply};
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, TargetId, Timestamp};
+use forebay_model::{Bytes, ObjectId, TargetId, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -64,9 +64,10 @@ fn what_is_asked_has_the_bytes_that_it_had() {
         carried_out: vec![],
         failed: None,
         slow: true,
+        anew: vec![ObjectId { volume: 2, object: 3 }],
     };
     let report = Report { node: 9, address: "h:1".into(), targets: vec![target], wall: Timestamp(1) };
-    assert_eq!(goes_and_comes(&report), "0903683a3101010203040506070800000102");
+    assert_eq!(goes_and_comes(&report), "0903683a3101010203040506070800000101020302");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use forebay_wire::command::{Activity, Info};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::VersionedKey;
 use forebay_wire::{Command, RequestId};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 const HUNG: TargetId = TargetId(1);
 const WELL: TargetId = TargetId(2);
@@ -26,7 +26,7 @@ impl ToManager for Manager {
         };
         let order = |object| Order { object: ObjectId { volume: 1, object }, version: 2, remove: false };
         let key = VersionedKey { version: 1, key: Hidden(vec![3; 32]) };
-        let to = |id, orders| ToTarget { target: id, keys: vec![key.clone()], orders, refused: None };
+        let to = |id, orders| ToTarget { target: id, keys: vec![key.clone()], orders, astray: vec![], refused: None };
         let targets = vec![to(target, (1..=orders).map(order).collect()), to(WELL, Vec::new())];
         Box::pin(async {
             Ok(Reported { epoch: 7, least_epoch: 7, targets, wall: real::clock::wall(), shut_out: vec![] })
@@ -50,6 +50,7 @@ pub(in crate::network) fn target(id: TargetId) -> TargetInfo {
         activity: Activity::default(),
         map_memory: Bytes::ZERO,
         map_memory_limit: Bytes::ZERO,
+        rings_made_anew: 0,
     }
 }
 
@@ -228,6 +229,81 @@ fn a_target_that_cannot_carry_out_an_order_serves_all_else_and_what_it_cannot_is
         let carried_out: Vec<u64> = second.targets[0].carried_out.iter().map(|order| order.object.object).collect();
         let TargetReport { key, epoch, .. } = second.targets[0];
         assert_eq!((carried_out, key, epoch), (vec![3], 1, 7), "the others are told again");
+    })
+    .expect("the loop of the network");
+}
+
+/// A manager that takes one of those rings that were made anew for astray.
+struct Knowing(Sender<Report>);
+
+impl ToManager for Knowing {
+    fn report(&self, report: Report) -> FabricFuture<Result<Reported>> {
+        let targets = report.targets.iter().map(|one| ToTarget {
+            target: one.target,
+            keys: vec![VersionedKey { version: 1, key: Hidden(vec![3; 32]) }],
+            orders: Vec::new(),
+            astray: one.anew.iter().copied().filter(|ring| ring.object == 2).collect(),
+            refused: None,
+        });
+        let targets = targets.collect();
+        drop(self.0.send(report));
+        Box::pin(async {
+            Ok(Reported { epoch: 7, least_epoch: 7, targets, wall: real::clock::wall(), shut_out: vec![] })
+        })
+    }
+}
+
+#[test]
+fn before_a_target_serves_it_is_settled_which_of_the_rings_that_it_made_anew_are_to_be_there() {
+    real::run_network(|env| async move {
+        let (at, mut orders) = mailbox();
+        let door = TargetDoor { id: WELL, handle: TargetHandle::new(at) };
+        let node = Node::new(env.clone(), vec![door], Bounds::default(), 1);
+        let (to_manager, mut reports) = mailbox();
+        let (told, mut heard) = mailbox();
+        let identity = Identity { node: 7, cluster: 77, address: "here".to_string() };
+        let manager = Rc::new(Knowing(to_manager));
+        env.spawner.detach(node.clone().keep_reporting(identity, manager, move |heard| drop(told.send(heard))));
+        let rings = [1, 2, 3].map(|object| ObjectId { volume: 1, object });
+        let settled = Rc::new(RefCell::new(Vec::new()));
+        env.spawner.detach({
+            let (settled, node, clock) = (settled.clone(), node.clone(), env.clock.clone());
+            async move {
+                // The first time it fails.
+                while let Some(order) = orders.receive().await {
+                    let rings_made_anew = if settled.borrow().len() < 2 { 3 } else { 0 };
+                    match order {
+                        Asked::Ask { answer, .. } => {
+                            let info =
+                                Info { targets: vec![TargetInfo { rings_made_anew, ..target(WELL) }], ..info(WELL) };
+                            answer.send(Ok(Reply::Info(info)), 0).await;
+                        }
+                        Asked::MadeAnew(answer) => drop(answer.send(rings.to_vec(), 0).await),
+                        Asked::Settle { rings, answer } => {
+                            let is_first = settled.borrow().is_empty();
+                            assert_eq!(shown(&node, WELL, clock.wall()).is_err(), is_first, "nobody is served before");
+                            settled.borrow_mut().push(rings);
+                            let result = if is_first { Err(Error::device("a write failed")) } else { Ok(()) };
+                            answer.send(result, 0).await;
+                        }
+                        _ => panic!("nothing else was told"),
+                    }
+                }
+            }
+        });
+        let first = heard.receive().await.expect("what came of it").expect("the manager answered");
+        assert_eq!((first.unable.len(), first.set_aside, first.serving), (1, vec![], 1), "all else is served");
+        let second = heard.receive().await.expect("what came of it").expect("the manager answered");
+        assert_eq!((second.unable, second.set_aside), (vec![], vec![(WELL, rings[1])]));
+        let is_to_be_there = BTreeMap::from([(rings[0], true), (rings[1], false), (rings[2], true)]);
+        assert_eq!(*settled.borrow(), [is_to_be_there.clone(), is_to_be_there]);
+        let third = heard.receive().await.expect("what came of it").expect("the manager answered");
+        assert_eq!(third.set_aside, []);
+        let mut asked = Vec::new();
+        for _ in 0..3 {
+            asked.push(reports.receive().await.expect("a report").targets[0].anew.clone());
+        }
+        assert_eq!(asked, [rings.to_vec(), rings.to_vec(), vec![]]);
     })
     .expect("the loop of the network");
 }

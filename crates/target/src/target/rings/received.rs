@@ -31,7 +31,7 @@ impl Target {
         portrait.spec.name = name.to_owned();
         self.check_relatives(name, &portrait.spec.relatives)?;
         // What comes from elsewhere is not here.
-        self.set_aside(name, u64::MAX).await?;
+        self.give_way(name, u64::MAX).await?;
         if self.has_ring_named(name) {
             return Err(Error::exists(format!("{name} exists already, or is taken in (nothing was changed)")));
         }

@@ -35,7 +35,8 @@ pub(super) fn opened(cluster: &Cluster, write: bool) -> Ring {
 pub(super) fn on(cluster: &Cluster, place: usize) -> Option<(u64, u64)> {
     let process = cluster.nodes[cluster.node_of(place)].process.borrow();
     let status = process.as_ref().expect("it is up").targets[cluster.nth_of(place)].status();
-    status.first().map(|ring| (ring.first_sequence, ring.next_sequence))
+    let part = status.iter().find(|ring| ring.spec.name.starts_with("/ring/"));
+    part.map(|ring| (ring.first_sequence, ring.next_sequence))
 }
 
 pub(super) fn states(cluster: &Cluster, looker: &ClientMachine) -> Vec<PartState> {
