@@ -12,7 +12,7 @@ use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::principal::Principal;
 use crate::records::{Layout, Moves, Orders, RingMoves, ShutOutRecord, TargetRecord, component_of, decode, object};
-use forebay_model::{Error, ObjectId, Result, TargetId, Timestamp};
+use forebay_model::{Error, Kind, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::{
     MOST_ANEW, MOST_ORDERS, MOST_SHUT_OUT, MOST_TARGETS, Order, Report, Reported, ShutOut, TargetReport, TargetState,
@@ -274,8 +274,12 @@ impl Manager {
         let view = self.view()?;
         let mut astray = Vec::new();
         for ring in &reported.anew {
-            if !is_to_be_on(&view, *ring, reported.target)? {
-                astray.push(*ring);
+            match is_to_be_on(&view, *ring, reported.target) {
+                Ok(true) => {}
+                Ok(false) => astray.push(*ring),
+                // Whatever it was, it is kept; and its node is not kept from all else.
+                Err(error) if error.kind == Kind::Damaged => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(astray)

@@ -410,6 +410,8 @@ fn of_rings_that_a_target_made_anew_it_is_told_which_are_not_to_be_there() {
     assert_eq!(astray(&mut stage, object, &every), but(&[next]), "it is removed by another order");
     obey(&mut stage);
     assert_eq!(astray(&mut stage, object, &every), every, "it was removed");
+    damage(&mut stage, keys::ring_moves(file));
+    assert_eq!(astray(&mut stage, object, &every), [], "nobody knows");
     let many = TargetReport { anew: vec![object; MOST_ANEW + 1], ..healthy(targets_of(1)[0]) };
     assert_eq!(stage.report(&of(1, vec![many])).unwrap_err().kind, Kind::Usage);
 }

@@ -203,8 +203,8 @@ impl Node {
             let settling = door.handle.settle(anew.iter().map(|ring| (*ring, !told.astray.contains(ring))).collect());
             match race(settling, self.env.clock.sleep(self.limit())).await {
                 First::Left(Ok(())) => obeyed.set_aside.clone_from(&told.astray),
-                // It is asked again with the next report.
                 First::Left(Err(error)) => obeyed.unable = Some(error),
+                // As after an error, it is asked again with the next report.
                 First::Right(()) => {}
             }
         }
