@@ -311,10 +311,9 @@ fn is_to_be_on(view: &impl View, component: ObjectId, target: TargetId) -> Resul
     if layout.is_some_and(|layout| layout.targets.get(number as usize) == Some(&target)) {
         return Ok(true);
     }
-    let RingMoves(parts) = view.read(&keys::ring_moves(file))?.unwrap_or_default();
+    let parts: RingMoves = view.read(&keys::ring_moves(file))?.unwrap_or_default();
     let Moves(copies) = view.read(&keys::moves(file))?.unwrap_or_default();
-    let parts = parts.iter().map(|it| (it.component, it.target));
-    if parts.chain(copies.iter().map(|it| (it.component, it.to))).any(is_it) {
+    if parts.places().chain(copies.iter().map(|it| (it.component, it.to))).any(is_it) {
         return Ok(true);
     }
     for key in [keys::removals(file), keys::leftovers(file)] {

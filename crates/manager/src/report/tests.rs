@@ -1,4 +1,5 @@
 use crate::keys;
+use crate::principal::Principal;
 use crate::records::{Orders, encode};
 use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
 use forebay_model::layout::Raid;
@@ -6,7 +7,7 @@ use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::cluster::{
     AddNode, MOST_ANEW, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
 };
-use forebay_wire::control::files::{CreateRing, OpenRing, Rebuilt, Relocated};
+use forebay_wire::control::files::{CreateRing, OpenRing, Rebuilt, Relocate, Relocated, Relocating};
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -404,10 +405,19 @@ fn of_rings_that_a_target_made_anew_it_is_told_which_are_not_to_be_there() {
     };
     obey(&mut stage);
     assert_eq!(astray(&mut stage, object, &every), but(&[next]));
+    // It is copied, and comes somewhere by that.
+    stage.root(Change::SetTarget(SetTarget { target: next, state })).unwrap();
+    let mover = Principal::root(9);
+    stage.change(&mover, Change::Relocate(Relocate { file, last: false })).unwrap();
+    let to = match stage.ask(&mover, &Question::Relocating(Relocating { file })).unwrap() {
+        Reply::Relocation(relocation) => relocation.to.target,
+        other => panic!("{other:?} says not with what it is copied"),
+    };
+    assert_eq!(astray(&mut stage, object, &every), but(&[next, to]));
     stage.root(Change::RemoveFile(RemoveFile::at(Place::path("/r")))).unwrap();
     let places: Vec<TargetId> = now.components.iter().map(|component| component.target).collect();
     assert_eq!(places[1], next);
-    assert_eq!(astray(&mut stage, object, &every), but(&[next]), "it is removed by another order");
+    assert_eq!(astray(&mut stage, object, &every), but(&[next, to]), "it is removed by another order");
     obey(&mut stage);
     assert_eq!(astray(&mut stage, object, &every), every, "it was removed");
     damage(&mut stage, keys::ring_moves(file));
