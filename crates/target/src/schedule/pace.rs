@@ -96,7 +96,9 @@ impl Pace {
     fn judged(&self, now: Moment) -> Option<u32> {
         let taken = self.since.map_or(Duration::ZERO, |since| now.since(since));
         let current = self.parts[0].with(Part { taken, worth: self.under_way });
-        let all = self.parts[1..].iter().fold(current, |all, part| all.with(*part));
+        // What was before a whole span was another device, maybe: one flush of a slow one may take as long as a part and more.
+        let enough = |all: Part, part: &Part| if all.taken < SPAN { all.with(*part) } else { all };
+        let all = self.parts[1..].iter().fold(current, enough);
         let times = current.times().min(all.times());
         let is_enough = current.taken >= SPAN / PARTS && all.taken >= SPAN;
         is_enough.then_some(if times >= FACTOR { times } else { 0 })

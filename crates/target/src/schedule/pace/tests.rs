@@ -66,6 +66,17 @@ fn it_is_noticed_soon_wherever_in_a_span_it_begins() {
 }
 
 #[test]
+fn what_takes_as_long_as_a_part_and_more_is_not_held_against_what_was_long_before() {
+    let mut pace = Pace::default();
+    one_by_one(&mut pace, 0, 10, 20_000);
+    for begin in [20_000, 23_600] {
+        pace.started(WORST * 20, at(begin));
+        pace.ended(WORST * 20, at(begin + 3600));
+    }
+    assert_eq!(pace.slower(at(27_200)), 18);
+}
+
+#[test]
 fn it_is_busy_while_anything_is_under_way_however_much_that_is() {
     let mut pace = Pace::default();
     assert_eq!(pace.busy(at(5)), Duration::ZERO);
