@@ -11,7 +11,7 @@ use crate::reader::{Event, read};
 use crate::stage::HISTORY;
 use crate::world::World;
 use forebay_env::Random;
-use forebay_model::ring::{PinPolicy, RingSpec, RingStatus};
+use forebay_model::ring::{PinPolicy, RingSpec, RingState, RingStatus};
 use forebay_model::{Bytes, Cause, Gap, Profile, Timestamp};
 use forebay_target::Target;
 use std::cell::RefCell;
@@ -213,8 +213,13 @@ async fn one_life(env: forebay_env::Env, model: Rc<RefCell<Model>>) {
         feeder.flush().expect("the ring accepts");
         drop(feeder);
         target.close().await.expect("it closes");
-        let mut model = model.borrow_mut();
-        model.acknowledged = model.elements.len() as u64;
+        let (mut model, progress) = (model.borrow_mut(), ring.progress());
+        model.acknowledged = match ring.status().state {
+            // What is pinned leaves no room for the last ones, of which nobody is told that they are durable.
+            RingState::Full if progress.writer == writer => model.acknowledged.max(progress.sequence),
+            RingState::Full => model.acknowledged,
+            _ => model.elements.len() as u64,
+        };
     }
 }
 

@@ -27,7 +27,7 @@ use forebay_env::{Buffer, Slab};
 use forebay_model::block::{Header, Stamp, View};
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Beginning, Losses, RingState, RingStatus};
-use forebay_model::{Bytes, Error, Moment, Rate, Result, RingId, Timestamp};
+use forebay_model::{Bytes, Error, Kind, Moment, Rate, Result, RingId, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -357,8 +357,14 @@ impl Ring {
 
     /// The ring's loop: finds the tail, then gives every arrival its place.
     pub(crate) async fn run(self: Rc<Self>) {
-        if let Err(error) = self.work_through().await {
-            self.fail(error);
+        match self.work_through().await {
+            Ok(()) => {}
+            // What a full ring could not take when it was closed had not been acknowledged: that is no failure.
+            Err(error) if error.kind == Kind::Full && self.work.borrow().stopping => {
+                self.work.borrow_mut().arrivals.clear();
+                self.progressed.notify();
+            }
+            Err(error) => self.fail(error),
         }
     }
 

@@ -443,6 +443,49 @@ fn beyond_the_budget_history_shortens_or_recording_stops_as_the_ring_says() {
 }
 
 #[test]
+fn a_target_closes_beside_a_ring_that_is_full_and_has_what_it_acknowledged_and_all_of_its_others() {
+    let policy = RingSpec { pin_budget_percent: 10, pin_policy: PinPolicy::Stop, ..small("/stop", Bytes::mib(2)) };
+    let mut full = 0;
+    for waiting in 0..30 {
+        let (fake, target) = device();
+        let other = fake.create(&target, small("/other", Bytes::mib(2))).unwrap();
+        let stop = fake.create(&target, policy.clone()).unwrap();
+        record(&fake, &stop, 1900);
+        fake.run(target.pin("/stop", "all", Timestamp(0), fake.now())).unwrap();
+        let (mut last, mut beside) = (Writer::new(&fake, &stop), Writer::new(&fake, &other));
+        // Some are on their way when what is after them finds no room.
+        fake.run(async {
+            for _ in 0..waiting * 16 {
+                while stop.staging().available() <= 2 && stop.status().state != RingState::Full {
+                    fake.env().clock.sleep(Duration::from_micros(100)).await;
+                }
+                if stop.status().state != RingState::Full {
+                    last.element(&[1; 1000]).await.unwrap();
+                }
+            }
+            last.send().unwrap();
+            beside.element(&[2; 1000]).await.unwrap();
+            beside.send().unwrap();
+            fake.env().clock.sleep(Duration::from_micros(300 * waiting % 700)).await;
+        });
+        let acknowledged = stop.progress().sequence;
+        fake.run(target.close()).unwrap_or_else(|e| panic!("{waiting} blocks more, and it does not close: {e}"));
+        let durable = stop.progress().sequence;
+        full += u32::from(stop.status().state == RingState::Full);
+        drop((last, beside));
+        fake.kill();
+        let target = fake.run(Target::open(fake.env())).unwrap();
+        let stop = target.ring("/stop").unwrap();
+        fake.run(stop.ready()).unwrap();
+        assert!(durable >= acknowledged, "{waiting}: {durable} of {acknowledged}");
+        let kept = sequences(&fake.ask(&stop, "all").0);
+        assert_eq!(kept.last(), Some(&(durable - 1)), "{waiting}: what was acknowledged, and no more");
+        assert_eq!(sequences(&fake.ask(&target.ring("/other").unwrap(), "all").0), [0], "{waiting}");
+    }
+    assert!((5..30).contains(&full), "{full} of 30 were full");
+}
+
+#[test]
 fn pins_have_their_part_of_the_catalog_and_what_goes_beyond_is_refused_with_nothing_changed() {
     let (fake, target) = device();
     let ring = fake.create(&target, small("/a", Bytes::mib(8))).unwrap();
