@@ -106,6 +106,11 @@ impl Work {
         }
     }
 
+    /// Whether it is being closed while everything in it is pinned.
+    fn ends_full(&self) -> bool {
+        self.stopping && self.state == RingState::Full
+    }
+
     /// Sequence after the last element that can be read.
     fn readable_end(&self) -> u64 {
         let done = self.in_flight.iter().take_while(|i| i.done.is_some()).last();
@@ -360,7 +365,7 @@ impl Ring {
         match self.work_through().await {
             Ok(()) => {}
             // What a full ring could not take when it was closed had not been acknowledged: that is no failure.
-            Err(error) if error.kind == Kind::Full && self.work.borrow().stopping => {
+            Err(error) if error.kind == Kind::Full && self.work.borrow().ends_full() => {
                 self.work.borrow_mut().arrivals.clear();
                 self.progressed.notify();
             }
