@@ -292,18 +292,16 @@ fn chain(mut entries: Vec<Entry<'_>>, block: Bytes, slots: u32) -> (Vec<Entry<'_
         entries.truncate(start);
         start = newest_run(&entries);
     }
-    // From a segment that is half overwritten nothing may be walked: what is behind it would be erased.
-    let newest = entries.len().saturating_sub(1);
-    let near = |from: &usize| *from >= start && newest - from <= slots as usize / 2;
-    let from = entries.iter().rposition(Entry::proves).filter(near).unwrap_or(newest);
     // What follows without a hole; behind one, nothing says that anything was acknowledged. That can be a segment or the
     // first block of one.
-    let mut to = from;
-    while entries.get(to).is_some_and(|entry| {
-        entry.sequence == entries[from].sequence + (to - from) as u64 && (to == from || entry.begins())
-    }) {
-        to += 1;
-    }
+    let behind = |from: usize| {
+        let follows = |to: &usize| entries[*to].sequence == entries[from].sequence + (*to - from) as u64;
+        (from + 1..entries.len()).take_while(|to| follows(to) && entries[*to].begins()).last().unwrap_or(from) + 1
+    };
+    // From a segment that is half overwritten nothing may be walked: what is behind it would be erased.
+    let near = |from: &usize| *from >= start && behind(*from) - 1 - from <= slots as usize / 2;
+    let from = entries.iter().rposition(Entry::proves).filter(near).unwrap_or(entries.len().saturating_sub(1));
+    let to = behind(from);
     entries.truncate(to);
     let front_is_found = entries.get(from).is_some_and(|entry| entry.is_found(block));
     let path = entries.split_off(if front_is_found { from } else { entries.len().min(from + 1) });
@@ -396,3 +394,6 @@ fn fill_in(layout: &Layout, record: &RingRecord, summaries: &mut Vec<(u32, Segme
     }
     *summaries = all;
 }
+
+#[cfg(test)]
+mod tests;

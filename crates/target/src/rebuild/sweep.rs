@@ -302,21 +302,9 @@ impl<'a> Sweep<'a> {
     fn note_header(&mut self, header: &Header, pos: u64, whole: Option<&View<'_>>) {
         let Some(at) = pos.checked_sub(u64::from(header.offset.get())) else { return };
         let stamp = header.stamp();
-        let blocks =
-            self.blocks.entry((stamp.target, stamp.ring, stamp.slot, stamp.segment, at)).or_insert_with(|| Blocks {
-                at,
-                least_offset: stamp.offset,
-                reach: 0,
-                first_epoch: None,
-                epoch: 0,
-                proof: false,
-                largest: 0,
-                newest: header.max_time.get(),
-                summary: Segment::opened(stamp.segment, stamp.first_sequence),
-                from_start: false,
-                next_index: 0,
-                last_epoch: 0,
-            });
+        let opened = || Blocks::none(at, Segment::opened(stamp.segment, stamp.first_sequence));
+        let key = (stamp.target, stamp.ring, stamp.slot, stamp.segment, at);
+        let blocks = self.blocks.entry(key).or_insert_with(opened);
         blocks.least_offset = blocks.least_offset.min(stamp.offset);
         blocks.reach = blocks.reach.max(stamp.offset.saturating_add(header.total_len.get()));
         blocks.epoch = blocks.epoch.max(stamp.epoch);
@@ -333,6 +321,24 @@ impl<'a> Sweep<'a> {
 }
 
 impl Blocks {
+    /// None yet, of a segment that begins at `at`.
+    pub(super) fn none(at: u64, summary: Segment) -> Blocks {
+        Blocks {
+            at,
+            least_offset: u32::MAX,
+            reach: 0,
+            first_epoch: None,
+            epoch: 0,
+            proof: false,
+            largest: 0,
+            newest: i64::MIN,
+            summary,
+            from_start: false,
+            next_index: 0,
+            last_epoch: 0,
+        }
+    }
+
     /// Takes a whole block into account if it follows what is there: what a crash undid has an older epoch.
     fn take(&mut self, view: &View<'_>) {
         let header = view.header();
