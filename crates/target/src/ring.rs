@@ -338,7 +338,8 @@ impl Ring {
         }
     }
 
-    /// Writes everything that was accepted, makes it durable, and ends.
+    /// Writes everything that was accepted, makes it durable, and ends. A ring that is full ends without what it has no
+    /// room for.
     pub(crate) async fn close(&self) -> Result<()> {
         self.work.borrow_mut().stopping = true;
         self.arrived.notify();

@@ -451,7 +451,8 @@ impl Target {
         self.core.demands(None)
     }
 
-    /// Makes everything durable that was accepted, and ends the rings' work.
+    /// Makes everything durable that was accepted, and ends the rings' work. What a ring in which all is pinned has no room
+    /// for had not been acknowledged, and is gone.
     pub async fn close(&self) -> Result<()> {
         let rings: Vec<Rc<Ring>> = self.rings.borrow().values().cloned().collect();
         for ring in rings {

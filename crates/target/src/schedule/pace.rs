@@ -96,7 +96,7 @@ impl Pace {
     fn judged(&self, now: Moment) -> Option<u32> {
         let taken = self.since.map_or(Duration::ZERO, |since| now.since(since));
         let current = self.parts[0].with(Part { taken, worth: self.under_way });
-        // What was before a whole span was another device, maybe: one flush of a slow one may take as long as a part and more.
+        // Where I/Os take longer than a part, all parts are more than a span, and the oldest may be from before it became slow.
         let enough = |all: Part, part: &Part| if all.taken < SPAN { all.with(*part) } else { all };
         let all = self.parts[1..].iter().fold(current, enough);
         let times = current.times().min(all.times());
