@@ -267,7 +267,7 @@ pub async fn look(env: &Env, target: &Rc<Target>, book: &Rc<RefCell<Book>>) -> s
         let found = ask(&ring, &text, &clock, &spawner).await?;
         audit_some(&found, &known, &asked, gone).map_err(|e| format!("{text}: {e}"))?;
     }
-    Ok(Look { answer, status, complaints: target.complaints().to_vec() })
+    Ok(Look { answer, status, complaints: target.complaints() })
 }
 
 /// Looks at the ring as [`look`] does: what was acknowledged is there, and nothing of it is damaged. `doing` says what happened before.

@@ -4,10 +4,14 @@
 //! least one root whose checkpoint is whole: the other pair, or the new one. Opening takes the newest whole pair and
 //! writes the other one first, since that may be damaged or half written; so damage to one copy is repaired, and said.
 //! Each area has a copy of its root behind the catalog, so that whoever has lost both roots finds it.
+//!
+//! A device may lose a write, or do it elsewhere, and say that it did it: where that was of one pair, and went over the
+//! other one, neither is left. So what was written last is read back, and written again if it is not there. The pair
+//! of which that is known is the one that the next commit writes last.
 
 use crate::catalog::Catalog;
 use crate::layout::{ROOT_LEN, ROOTS};
-use crate::schedule::Scheduler;
+use crate::schedule::{Class, Scheduler};
 use crate::superblock::Superblock;
 use forebay_env::Buffer;
 use forebay_model::block::crc32c;
@@ -25,22 +29,82 @@ pub struct Found {
     pub complaints: Vec<String>,
 }
 
-/// Writes both copies, pair `first` before the other. `superblock.generation` rises.
-pub async fn commit(disk: &Scheduler, superblock: &mut Superblock, catalog: &Catalog, first: usize) -> Result<()> {
+/// When it is looked for what a commit wrote last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadBack {
+    /// Before the commit counts.
+    First,
+    /// By the caller, with [`is_there`].
+    Later,
+}
+
+/// Writes both copies, pair `first` before the other. `superblock.generation` rises. Returns the pair that is to be
+/// written last next time: if it was read back, the one that is known to be whole.
+///
+/// Where neither copy is there after it was written twice, nothing more is taken: the target stops.
+pub async fn commit(
+    disk: &Scheduler,
+    superblock: &mut Superblock,
+    catalog: &Catalog,
+    first: usize,
+    read_back: ReadBack,
+) -> Result<usize> {
     let bytes = encode(superblock, catalog)?;
     superblock.generation += 1;
     superblock.checkpoint_len = bytes.len() as u64;
     superblock.checkpoint_crc = crc32c(&bytes);
     let bytes = area(superblock, bytes)?;
-    for which in [first, 1 - first] {
-        write(disk, superblock.layout.area_at(which), &bytes).await?;
-        disk.flush_metadata().await?;
-        let mut root = vec![0; ROOT_LEN.0 as usize];
-        superblock.encode(&mut root)?;
-        write(disk, ROOTS[which], &root).await?;
-        disk.flush_metadata().await?;
+    let last = 1 - first;
+    for which in [first, last] {
+        write_pair(disk, superblock, &bytes, which).await?;
     }
-    Ok(())
+    if read_back == ReadBack::Later {
+        return Ok(last);
+    }
+    for which in [last, first] {
+        if is_there(disk, superblock, which, Class::Metadata).await {
+            return Ok(which);
+        }
+        disk.count_rewritten();
+        write_pair(disk, superblock, &bytes, which).await?;
+        if is_there(disk, superblock, which, Class::Metadata).await {
+            return Ok(which);
+        }
+    }
+    Err(disk.give_up(Error::device(format!(
+        "neither copy of checkpoint {} is there when it is read back, after each was written twice; replace the device",
+        superblock.generation
+    ))))
+}
+
+/// Area, flush, root, flush of one pair.
+async fn write_pair(disk: &Scheduler, superblock: &Superblock, area: &[u8], which: usize) -> Result<()> {
+    write(disk, superblock.layout.area_at(which), area).await?;
+    disk.flush_metadata().await?;
+    write(disk, ROOTS[which], &root(superblock)?).await?;
+    disk.flush_metadata().await
+}
+
+/// What lies in a root.
+fn root(superblock: &Superblock) -> Result<Vec<u8>> {
+    let mut root = vec![0; ROOT_LEN.0 as usize];
+    superblock.encode(&mut root)?;
+    Ok(root)
+}
+
+/// Whether pair `which` is on the device as the commit that `superblock` tells of wrote it: its root, the checkpoint and
+/// the root's copy behind it. What cannot be read is not there.
+pub async fn is_there(disk: &Scheduler, superblock: &Superblock, which: usize, class: Class) -> bool {
+    let look = async {
+        let is_root = read_as(disk, ROOTS[which], ROOT_LEN, class).await? == root(superblock)?;
+        let end = superblock.beside(which) + Bytes(superblock.copy()?.len() as u64);
+        let at = superblock.layout.area_at(which);
+        let area = read_as(disk, at, end - at, class).await?;
+        let (catalog, _) = area.split_at(superblock.checkpoint_len as usize);
+        let behind = &area[(superblock.beside(which) - at).0 as usize..];
+        Ok::<_, Error>(is_root && crc32c(catalog) == superblock.checkpoint_crc && behind == superblock.copy()?)
+    };
+    look.await.unwrap_or(false)
 }
 
 /// Writes the catalog that `superblock` tells of into area `which`, and nothing else.
@@ -197,11 +261,20 @@ async fn write(disk: &Scheduler, offset: Bytes, bytes: &[u8]) -> Result<()> {
 }
 
 async fn read(disk: &Scheduler, offset: Bytes, length: Bytes) -> Result<Vec<u8>> {
+    read_as(disk, offset, length, Class::Metadata).await
+}
+
+/// Reads before all else, or in the background.
+async fn read_as(disk: &Scheduler, offset: Bytes, length: Bytes, class: Class) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length.0 as usize);
     while (bytes.len() as u64) < length.0 {
         let at = Bytes(bytes.len() as u64);
         let part = (length - at).align_up(Bytes(4096)).min(Bytes::mib(1));
-        let (buffer, result) = disk.read_metadata(offset + at, Buffer::alone(part)?).await;
+        let buffer = Buffer::alone(part)?;
+        let (buffer, result) = match class {
+            Class::Background => disk.read_background(offset + at, buffer).await,
+            _ => disk.read_metadata(offset + at, buffer).await,
+        };
         result?;
         bytes.extend_from_slice(&buffer[..(length - at).min(part).0 as usize]);
     }

@@ -16,7 +16,7 @@ mod sweep;
 pub(crate) use order::recovered;
 
 use crate::catalog::{Catalog, GroupClass, RingRecord};
-use crate::checkpoint::{self, Roots};
+use crate::checkpoint::{self, ReadBack, Roots};
 use crate::layout::Layout;
 use crate::salvage::Salvage;
 use crate::schedule::{Scheduler, StreamId};
@@ -206,7 +206,7 @@ impl Plan {
         if let Some(which) = self.mends {
             checkpoint::write_area(&disk, &self.superblock, &self.catalog, which).await?;
         }
-        checkpoint::commit(&disk, &mut self.superblock, &self.catalog, self.first).await
+        checkpoint::commit(&disk, &mut self.superblock, &self.catalog, self.first, ReadBack::First).await.map(|_| ())
     }
 }
 

@@ -195,6 +195,8 @@ pub struct Counters {
     pub least_slack: Duration,
     /// Sweeps of guaranteed writes.
     pub sweeps: u64,
+    /// Copies of the checkpoint that were not there when they were read back, and were written again.
+    pub rewritten: u64,
 }
 
 impl Scheduler {
@@ -256,6 +258,23 @@ impl Scheduler {
     /// Why writes are refused, if they are.
     pub fn failure(&self) -> Option<Error> {
         self.inner.state.borrow().failed.clone()
+    }
+
+    /// Counts a copy of the checkpoint that was not there when it was read back.
+    pub(crate) fn count_rewritten(&self) {
+        self.inner.state.borrow_mut().counters.rewritten += 1;
+    }
+
+    /// The device does not keep what it is given: from now on it is as after a write that failed. Returns `error`.
+    pub(crate) fn give_up(&self, error: Error) -> Error {
+        self.inner.state.borrow_mut().fail(&error);
+        self.pump();
+        error
+    }
+
+    /// Whether some ring is promised a rate.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.inner.state.borrow().is_promised()
     }
 
     /// Says how a ring's writes will go on coming: a sweep lasts longer for it.

@@ -4,25 +4,26 @@
 //! Opening for writing flushes, raises the epoch and writes both copies of superblock and checkpoint: a damaged copy is
 //! repaired by that, and said in [`Target::complaints`].
 
+mod commits;
 mod heaps;
 mod pins;
 mod rings;
 
 use crate::admission;
 use crate::catalog::{Catalog, GroupClass, ObjectsRecord, PinRecord, RingRecord, ScrubRecord};
-use crate::checkpoint;
+use crate::checkpoint::{self, ReadBack};
 use crate::gate::Gate;
 use crate::layout::Layout;
 use crate::object::Objects;
-use crate::promise::{Giver, promise};
 use crate::ring::Ring;
-use crate::schedule::{Expected, Scheduler, StreamId, Waiting};
+use crate::schedule::{Expected, Scheduler, StreamId};
 use crate::segment::IndexBudget;
 use crate::superblock::Superblock;
 use crate::walk::Walk;
 use forebay_env::{Env, Slab};
 use forebay_model::ring::{RingSpec, RingStatus};
 use forebay_model::{Bytes, Error, Kind, Moment, Profile, Rate, Result, RingId, TargetId};
+use commits::Commits;
 use heaps::OpenHeaps;
 use rings::received::Received;
 use std::cell::{Cell, RefCell};
@@ -36,14 +37,10 @@ pub(crate) struct Core {
     pub(crate) disk: Scheduler,
     superblock: RefCell<Superblock>,
     catalog: RefCell<Catalog>,
-    /// Whether a commit is under way, and who waits for the one after it.
-    committing: Cell<bool>,
-    wait_for_commit: RefCell<Vec<Giver<Result<()>>>>,
+    commits: Commits,
     /// How opening would follow each ring, by the last durable checkpoint.
     walks: RefCell<BTreeMap<RingId, Walk>>,
     streams: Cell<u64>,
-    /// The pair that the next commit writes first: after opening, the one that may not be whole.
-    first_pair: Cell<usize>,
     /// Whether the target was closed properly before it was opened.
     pub(crate) was_closed: bool,
     /// Whether a scrub is under way, and when its place was last made durable for its own sake.
@@ -174,66 +171,10 @@ impl Core {
         StreamId(self.streams.get())
     }
 
-    /// Makes the catalog durable as it is now. One commit at a time: who comes while one is under way gets the next,
-    /// which is the same for all of them.
-    pub(crate) async fn commit(self: &Rc<Self>) -> Result<()> {
-        let (done, result) = promise();
-        self.wait_for_commit.borrow_mut().push(done);
-        if !self.committing.replace(true) {
-            let this = self.clone();
-            self.disk.env().spawner.detach(async move { this.commit_for_all().await });
-        }
-        result.await
-    }
-
-    /// Commits until nobody waits for it.
-    async fn commit_for_all(&self) {
-        loop {
-            let waiting = self.wait_for_commit.take();
-            if waiting.is_empty() {
-                return self.committing.set(false);
-            }
-            let result = self.commit_alone().await;
-            waiting.into_iter().for_each(|waiter| waiter.give(result.clone()));
-        }
-    }
-
-    /// As [`Core::commit`], for a ring that cannot go on before.
-    pub(crate) async fn commit_now(self: &Rc<Self>) -> Result<()> {
-        self.disk.hurry(Waiting::Ring, true);
-        let result = self.commit().await;
-        self.disk.hurry(Waiting::Ring, false);
-        result
-    }
-
-    async fn commit_alone(&self) -> Result<()> {
-        let mut superblock = self.superblock.borrow().clone();
-        let catalog = self.durable_view();
-        checkpoint::commit(&self.disk, &mut superblock, &catalog, self.first_pair.get()).await?;
-        self.first_pair.set(0);
-        *self.walks.borrow_mut() = catalog.rings.iter().map(|(id, ring)| (*id, Walk::of(ring))).collect();
-        let mut now = self.superblock.borrow_mut();
-        now.generation = superblock.generation;
-        now.checkpoint_len = superblock.checkpoint_len;
-        now.checkpoint_crc = superblock.checkpoint_crc;
-        Ok(())
-    }
-
     /// Whether the next segment of a ring may be written to this slot before the catalog is made durable.
     pub(crate) fn may_take(&self, ring: RingId, slot: u32) -> bool {
         let (walks, layout) = (self.walks.borrow(), self.layout());
         walks.get(&ring).is_some_and(|walk| self.with_ring(ring, |record| walk.allows(&layout, record, slot)))
-    }
-
-    /// The catalog without what is not durable yet: segments on a ring's path are found again by walking.
-    fn durable_view(&self) -> Catalog {
-        let mut catalog = self.catalog.borrow().clone();
-        for record in catalog.rings.values_mut() {
-            for slot in &record.path {
-                record.slots[*slot as usize] = None;
-            }
-        }
-        catalog
     }
 
     /// Whether all guarantees can still be kept as the rings lie now.
@@ -309,7 +250,7 @@ impl Target {
             profile: profile.clone(),
         };
         let disk = Scheduler::new(env, profile);
-        checkpoint::commit(&disk, &mut superblock, &Catalog::fresh(&layout), 0).await
+        checkpoint::commit(&disk, &mut superblock, &Catalog::fresh(&layout), 0, ReadBack::First).await.map(|_| ())
     }
 
     /// Whether a formatted target is on the device: its superblock, without changing anything.
@@ -348,9 +289,14 @@ impl Target {
         Ok(target)
     }
 
-    /// What was found damaged at opening and is repaired now, in sentences.
-    pub fn complaints(&self) -> &[String] {
-        &self.complaints
+    /// What was found damaged at opening and is repaired now, in sentences, and what the device did not keep of what was
+    /// written since.
+    pub fn complaints(&self) -> Vec<String> {
+        let rewritten = self.core.disk.counters().rewritten;
+        let since = (rewritten > 0).then(|| {
+            format!("a checkpoint was not there when it was read back, and was written again: {rewritten} times since opening; check the device")
+        });
+        self.complaints.iter().cloned().chain(since).collect()
     }
 
     /// The scheduler, for its counters and for measuring.
@@ -489,11 +435,9 @@ pub(crate) async fn load(env: Env) -> Result<(Rc<Core>, Vec<String>)> {
         disk,
         superblock: RefCell::new(superblock),
         catalog: RefCell::new(catalog),
-        committing: Cell::new(false),
-        wait_for_commit: RefCell::default(),
+        commits: Commits::new(1 - pair),
         walks: RefCell::new(walks),
         streams: Cell::new(0),
-        first_pair: Cell::new(1 - pair),
         was_closed,
         scrubbing: Cell::new(false),
         scrub_kept: Cell::new(started),

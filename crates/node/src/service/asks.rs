@@ -172,7 +172,7 @@ pub(super) fn info(service: &Service) -> TargetInfo {
         free: runs.iter().map(size).sum(),
         largest_free: runs.iter().map(size).max().unwrap_or(Bytes::ZERO),
         // Why it stopped comes before what was repaired.
-        complaints: failed.iter().cloned().chain(target.complaints().iter().cloned()).collect(),
+        complaints: failed.iter().cloned().chain(target.complaints()).collect(),
         failed,
         activity: Activity {
             guaranteed: counters.guaranteed,

@@ -1,6 +1,7 @@
 //! Rings of a target: each file has one promise, or one kind of fault, and tries it to its end.
 
 mod admission;
+mod astray;
 mod changed_laps;
 mod damage_matrix;
 mod deadlines;

@@ -638,7 +638,7 @@ impl State {
         }
     }
 
-    fn fail(&mut self, error: &Error) {
+    pub(super) fn fail(&mut self, error: &Error) {
         if self.failed.is_none() {
             self.failed = Some(Error::device(format!(
                 "the target stopped after its device failed ({error}); what was acknowledged before is kept; check the device and open the target again"

@@ -18,7 +18,7 @@ pub fn run(device: &Path, mut live: Live) -> Result<Vec<String>> {
         let target = Target::open(env).await?;
         let mut progress = |done, total| live.progress(format_args!("looking over {name}"), done, total);
         let found = target.objects().repair(&mut progress).await?;
-        let complaints = target.complaints().to_vec();
+        let complaints = target.complaints();
         target.close().await?;
         let right = found.contradictions.into_iter().filter(|contradiction| contradiction.repairable);
         Ok::<_, Error>(complaints.into_iter().chain(right.map(|contradiction| contradiction.what)).collect())
