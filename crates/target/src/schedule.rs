@@ -272,11 +272,6 @@ impl Scheduler {
         error
     }
 
-    /// Whether some ring is promised a rate.
-    pub(crate) fn is_promised(&self) -> bool {
-        self.inner.state.borrow().is_promised()
-    }
-
     /// Says how a ring's writes will go on coming: a sweep lasts longer for it.
     pub(crate) fn expect(&self, ring: RingId, expected: Expected) {
         self.inner.state.borrow_mut().expected.insert(ring, expected);
