@@ -264,7 +264,7 @@ async fn read(disk: &Scheduler, offset: Bytes, length: Bytes) -> Result<Vec<u8>>
     read_as(disk, offset, length, Class::Metadata).await
 }
 
-/// Reads before all else, or in the background.
+/// Reads before all else, or in the background when nothing else is done.
 async fn read_as(disk: &Scheduler, offset: Bytes, length: Bytes, class: Class) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length.0 as usize);
     while (bytes.len() as u64) < length.0 {
@@ -272,7 +272,7 @@ async fn read_as(disk: &Scheduler, offset: Bytes, length: Bytes, class: Class) -
         let part = (length - at).align_up(Bytes(4096)).min(Bytes::mib(1));
         let buffer = Buffer::alone(part)?;
         let (buffer, result) = match class {
-            Class::Background => disk.read_background(offset + at, buffer).await,
+            Class::Background => disk.read_when_quiet(offset + at, buffer).await,
             _ => disk.read_metadata(offset + at, buffer).await,
         };
         result?;

@@ -440,6 +440,23 @@ impl Scheduler {
         result.await
     }
 
+    /// Reads when nothing else is to be done, however long that takes, or fails as expired when
+    /// [`Scheduler::refuse_when_quiet`] comes first.
+    pub(crate) async fn read_when_quiet(&self, offset: Bytes, buffer: Buffer) -> Outcome {
+        let (pending, result) = Pending::new(Direction::Read, offset, buffer);
+        self.inner.state.borrow_mut().when_quiet.push_back(pending);
+        self.pump();
+        result.await
+    }
+
+    /// Nobody wants any more what waits until nothing else is to be done.
+    pub(crate) fn refuse_when_quiet(&self) {
+        let unwanted = std::mem::take(&mut self.inner.state.borrow_mut().when_quiet);
+        for Pending { buffer, done, .. } in unwanted {
+            done.give((buffer, Err(Error::expired("what was to be read is written anew"))));
+        }
+    }
+
     /// How many bytes at `offset` could be read in half of the time that guaranteed writes leave now.
     pub fn spare(&self, offset: Bytes) -> Bytes {
         let profile = self.inner.profile.borrow();

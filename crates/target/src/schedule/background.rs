@@ -3,8 +3,8 @@
 //! The share is kept while there is no moment, for a while, so that it gets on beside a ring that leaves little; slack
 //! that a guarantee needs is never its.
 
-use super::Direction;
 use super::state::{Slack, State};
+use super::{Direction, Pending};
 use forebay_model::{Bytes, Moment, Profile};
 use std::time::Duration;
 
@@ -25,18 +25,20 @@ impl State {
         if profile.rotates { QUIET_ROTATING } else { QUIET_FLAT }
     }
 
-    /// Whether background I/O may begin: nothing else was done for a while, or its share of the time is due; and
-    /// guaranteed writes can wait for it. It does not come into a sweep, nor in the way of a flush.
-    pub(super) fn is_background_due(&self, slack: &Slack<'_>) -> bool {
+    /// The background I/O that may begin: nothing else was done for a while, or its share of the time is due; and
+    /// guaranteed writes can wait for it. It does not come into a sweep, nor in the way of a flush. What asks for no share
+    /// comes last.
+    pub(super) fn take_background(&mut self, slack: &Slack<'_>) -> Option<Pending> {
         let Slack { profile, now, .. } = *slack;
-        let Some(next) = self.background.front() else { return false };
+        let has_share = !self.background.is_empty();
+        let next = if has_share { self.background.front() } else { self.when_quiet.front() }?;
         let most = BACKGROUND_IN_FLIGHT[usize::from(!profile.rotates)];
         if self.background_in_flight >= most || profile.rotates && (self.flushing || self.sweeping) {
-            return false;
+            return None;
         }
         let quiet = self.is_idle() && now >= self.foreground_end + State::quiet(profile);
-        if !quiet && !self.is_share_due(now) {
-            return false;
+        if !quiet && !(has_share && self.is_share_due(now)) {
+            return None;
         }
         let length = Bytes(next.buffer.len() as u64);
         let rate = match next.direction {
@@ -44,7 +46,10 @@ impl State {
             Direction::Write => profile.write_rate(next.offset),
         };
         let worst = profile.position_time(self.head, next.offset) + rate.time_for(length);
-        slack.of(self) > worst * 2 + profile.full_seek * 2 + profile.flush
+        if slack.of(self) <= worst * 2 + profile.full_seek * 2 + profile.flush {
+            return None;
+        }
+        if has_share { self.background.pop_front() } else { self.when_quiet.pop_front() }
     }
 
     /// Whether it is the background's turn beside others.
@@ -55,11 +60,10 @@ impl State {
     /// When background I/O has to be looked at again; other I/O that ends asks, too.
     pub(super) fn background_wakes(&self, slack: &Slack<'_>) -> Option<Moment> {
         let Slack { profile, now, .. } = *slack;
-        if self.background.is_empty() {
-            return None;
-        }
-        let quiet = self.foreground_end + State::quiet(profile);
-        [quiet, self.background_due].into_iter().filter(|moment| *moment > now).min()
+        let has_share = !self.background.is_empty();
+        let quiet = (has_share || !self.when_quiet.is_empty()).then(|| self.foreground_end + State::quiet(profile));
+        let share = has_share.then_some(self.background_due);
+        quiet.into_iter().chain(share).filter(|moment| *moment > now).min()
     }
 
     /// One was started that takes the device so long, and `worst` with the way there.

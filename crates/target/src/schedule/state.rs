@@ -75,6 +75,8 @@ pub(super) struct State {
     log_due: Moment,
     /// What nobody waits for.
     pub(super) background: VecDeque<Pending>,
+    /// That of it which waits until nothing else is done, and has no share of the time.
+    pub(super) when_quiet: VecDeque<Pending>,
     pub(super) background_in_flight: usize,
     /// When the last I/O ended that was not that; and from when on some of it is begun beside others.
     pub(super) foreground_end: Moment,
@@ -213,9 +215,7 @@ impl State {
         let choice = if rotates { self.choose_sweep_or_reads(backlog, &slack) } else { self.choose_both(&slack) };
         match choice {
             Choice::Wait(moment) => {
-                if self.is_background_due(&slack)
-                    && let Some(pending) = self.background.pop_front()
-                {
+                if let Some(pending) = self.take_background(&slack) {
                     return Choice::Start(Class::Background, pending);
                 }
                 let wakes = self

@@ -1,8 +1,8 @@
 //! Commits of the catalog: one at a time, for all who wait for it, and a look whether the device has kept it.
 //!
 //! Order of durable steps: those of [`checkpoint::commit`]; then it counts, and whoever waited goes on. Where a rate is
-//! promised the look comes after that, in the background, since it would cost the promise time of the arm: until then
-//! the pair written last is taken for whole. A commit that begins meanwhile makes it needless.
+//! promised the look comes after that, when the device has nothing else to do, since it would cost the promise time of
+//! the arm: until then the pair written last is taken for whole. A commit that begins meanwhile makes it needless.
 
 use super::Core;
 use crate::catalog::Catalog;
@@ -83,6 +83,7 @@ impl Core {
     async fn commit_alone(self: &Rc<Self>) -> Result<()> {
         let commits = &self.commits;
         commits.begun.set(commits.begun.get() + 1);
+        self.disk.refuse_when_quiet();
         let closes = self.catalog.borrow().closed;
         // When a target is closed, nothing of it is on its way to the device.
         let nothing_else = if closes { Some(commits.reading_back.take().await) } else { None };

@@ -105,14 +105,24 @@ fn what_lies_together_goes_where_it_was_even_when_logs_are_nearly_full() {
     target.objects().work.borrow_mut().tending = true;
     // Two of them fill a log.
     let run = vec![8; (GATHERED + 6) * BLOCK.0 as usize];
-    for first in (0..BLOCKS).step_by(60).take_while(|_| !target.objects().logs_filled_to(PRESSED)) {
-        let at = first * BLOCK.0;
-        fake.run(target.objects().write(target.stream(), ONE, at, &run, Placement::Log)).unwrap();
-    }
+    let firsts = (0..BLOCKS).step_by(60).take_while(|_| !target.objects().logs_filled_to(PRESSED));
+    let firsts: Vec<usize> = firsts
+        .inspect(|first| {
+            let at = first * BLOCK.0;
+            fake.run(target.objects().write(target.stream(), ONE, at, &run, Placement::Log)).unwrap();
+        })
+        .map(|first| first as usize)
+        .collect();
     assert!(target.objects().logs_filled_to(PRESSED));
     let before = homes(&fake, &target);
     let homed = fake.run(target.objects().take_home()).unwrap() as usize;
-    let moved = homes(&fake, &target).iter().zip(before).filter(|(after, before)| *after != before).count();
+    let after = homes(&fake, &target);
+    // Some may have had their home made in pieces.
+    let together = |first: usize| before[first..first + GATHERED + 6].is_sorted_by(|a, b| a.map(|a| a + 1) == *b);
+    let (whole, pieces): (Vec<usize>, Vec<usize>) = firsts.into_iter().partition(|first| together(*first));
+    assert!(pieces.len() * 10 < whole.len(), "{} of {} lay together", whole.len(), whole.len() + pieces.len());
+    let is_moved = |at: &usize| after[*at] != before[*at];
+    let moved = whole.iter().flat_map(|first| *first..first + GATHERED + 6).filter(is_moved).count();
     assert!(moved <= homed / STEP * GATHERED, "{moved} of {homed}: more than the ends of steps cut off");
 }
 
@@ -126,8 +136,11 @@ fn where_nothing_turns_what_was_emptied_is_room_again_before_anybody_waits_and_n
         assert!(!objects.work.borrow().making_room, "write {n} of {room} waits for room");
     }
     fake.run(objects.core.disk.env().clock.sleep(10 * QUIET));
-    let (homed, filled) = (objects.counters().homed, objects.work.borrow().meta.logs.filled_in_all());
-    assert!(homed > room && filled < 10, "{homed} blocks went home, {filled} are left in logs");
+    let (homed, work) = (objects.counters().homed, objects.work.borrow());
+    let (live, filled) = (work.meta.logs.live(), work.meta.logs.filled_in_all());
+    // What the last steps emptied is room again with the next checkpoint.
+    let is_empty = live == 0 && filled * 1000 < room;
+    assert!(homed > room && is_empty, "{homed} blocks went home, {live} and {filled} of {room} are left in logs");
 }
 
 #[test]
