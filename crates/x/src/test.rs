@@ -1,7 +1,8 @@
 //! `cargo x test`: the house rules and all tests; the last lines name those that failed, and count all.
 //!
-//! Tests run in two lanes, for most of them wait: in the first one, one program after the other, those that use the machine; in the
-//! second one those of the simulator, which only compute, with what time the others leave.
+//! Tests run in three lanes, for most of them wait: in the first one, one program after the other, those that use the machine; in the
+//! second one those of the simulator, which only compute, with what time the others leave; in the third one, beside these, those of
+//! them that take longest, one after the other, for each needs much memory, and the last ones would have the machine to themselves.
 
 use crate::{check, packages};
 use std::collections::VecDeque;
@@ -22,6 +23,11 @@ const COMPUTING: [&str; 7] = [
     "MALLOC_TRIM_THRESHOLD_=4294967296",
     "MALLOC_TOP_PAD_=33554432",
 ];
+
+/// What the tests in the simulator's own program begin with that have the third lane.
+const LONGEST: &str = "promise::";
+/// That program's name, before its hash.
+const SIMULATOR: &str = "forebay_sim-";
 
 /// Tests that ran, over all reports.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -58,7 +64,7 @@ impl Count {
 }
 
 /// A program with tests, and the directory of its package.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Program {
     path: PathBuf,
     package: PathBuf,
@@ -79,6 +85,11 @@ impl Program {
 
     fn only_computes(&self) -> bool {
         self.package.ends_with(COMPUTES)
+    }
+
+    fn has_the_longest(&self) -> bool {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        self.only_computes() && name.is_some_and(|name| name.starts_with(SIMULATOR))
     }
 }
 
@@ -103,12 +114,16 @@ pub fn test(root: &Path, arguments: &[String]) -> Result<ExitCode, String> {
     } else {
         let programs = built(cargo)?;
         let (second, first): (VecDeque<Program>, _) = programs.into_iter().partition(Program::only_computes);
-        let beside = std::thread::spawn(move || lane(second, &COMPUTING, Shown::AtTheEnd));
-        let (mut is_well, counted) = lane(first, &[], Shown::AtOnce)?;
+        let third: VecDeque<Program> = second.iter().filter(|program| program.has_the_longest()).cloned().collect();
+        let beside = [(second, ["--skip", LONGEST].as_slice()), (third, &[LONGEST, "--test-threads", "1"])]
+            .map(|(programs, after)| std::thread::spawn(move || lane(programs, (&COMPUTING, after), Shown::AtTheEnd)));
+        let (mut is_well, counted) = lane(first, (&[], &[]), Shown::AtOnce)?;
         count = counted;
-        let (others, counted) = beside.join().map_err(|_| "a lane of tests ended with a panic")??;
-        is_well &= others;
-        count.merge(&counted);
+        for lane in beside {
+            let (others, counted) = lane.join().map_err(|_| "a lane of tests ended with a panic")??;
+            is_well &= others;
+            count.merge(&counted);
+        }
         let mut documented = Command::new(check::program());
         documented.args(["test", "--workspace", "--locked", "--no-fail-fast", "--doc"]).current_dir(root);
         is_well & shown(documented, &mut count)?
@@ -157,12 +172,16 @@ enum Shown {
     AtTheEnd,
 }
 
-/// Runs programs one after the other; whether all ended well.
-fn lane(programs: VecDeque<Program>, before: &[&str], when: Shown) -> Result<(bool, Count), String> {
+/// Runs programs one after the other, with words before and after their name; whether all ended well.
+fn lane(
+    programs: VecDeque<Program>,
+    (before, after): (&[&str], &[&str]),
+    when: Shown,
+) -> Result<(bool, Count), String> {
     let (mut is_well, mut count) = (true, Count::default());
     for Program { path, package } in programs {
         let name = path.display().to_string();
-        let words: Vec<&str> = before.iter().copied().chain([name.as_str()]).collect();
+        let words: Vec<&str> = before.iter().copied().chain([name.as_str()]).chain(after.iter().copied()).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(&package).env("CARGO_MANIFEST_DIR", &package);
         let heading = format!("     Running {name}");

@@ -516,6 +516,29 @@ fn what_nobody_waits_for_gets_a_small_share_beside_readers_and_not_less() {
 }
 
 #[test]
+fn what_waits_for_quiet_has_no_share_beside_readers_and_keeps_nothing_from_its_own() {
+    for rotates in [true, false] {
+        let mut rig = Rig::new(rotates);
+        let pending = rig.pending(Direction::Read, 9000, Bytes::kib(512), Moment(u64::MAX));
+        rig.state.when_quiet.push_back(pending);
+        let mut others = 0;
+        for n in 0..2000 {
+            if n == 1000 {
+                rig.background(10_000, Bytes::kib(512));
+            }
+            rig.read(1, n);
+            others += rig.all().into_iter().filter(|did| *did == Did::Background(10_000)).count();
+            assert_eq!(rig.state.when_quiet.len(), 1, "rotates {rotates}: begun beside read {n}");
+            rig.pass(10);
+            (0..rig.in_flight.len()).for_each(|_| rig.end());
+        }
+        assert_eq!(others, 1, "rotates {rotates}");
+        rig.pass(100);
+        assert_eq!(rig.all(), [Did::Background(9000)], "rotates {rotates}");
+    }
+}
+
+#[test]
 fn what_nobody_waits_for_never_takes_slack_that_a_promise_needs() {
     for rotates in [true, false] {
         let mut rig = Rig::new(rotates);

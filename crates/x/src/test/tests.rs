@@ -27,7 +27,9 @@ fn programs_with_tests_are_told_from_others_that_cargo_built() {
     };
     let found = Program::of(&message(true, "\"/w/target/debug/deps/forebay_sim-0\"")).expect("it has tests");
     assert_eq!(found.path, Path::new("/w/target/debug/deps/forebay_sim-0"));
-    assert!(found.only_computes());
+    assert!(found.only_computes() && found.has_the_longest());
+    let other = Program::of(&message(true, "\"/w/target/debug/deps/ring-0\"")).expect("it has tests");
+    assert!(other.only_computes() && !other.has_the_longest());
     assert_eq!(Program::of(&message(false, "\"/w/target/debug/forebay\"")), None);
     assert_eq!(Program::of(&message(true, "null")), None);
     assert_eq!(Program::of("{\"reason\":\"build-finished\",\"success\":true}"), None);

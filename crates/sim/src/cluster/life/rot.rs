@@ -7,7 +7,7 @@ use forebay_env::Random;
 use forebay_model::Bytes;
 use forebay_model::layout::Raid;
 
-/// So many places of files are looked for on one disk.
+/// So many places of files are looked for on one disk, for each that its node has: each has the less of them.
 const PLACES: u64 = 24;
 /// What a place is found by, and where in a file one may begin.
 const PROBE: usize = 256;
@@ -18,7 +18,8 @@ const SECTOR: usize = 512;
 /// many places were harmed. The node is down, so that nothing of them is in memory.
 pub(super) fn harm(cluster: &Cluster, place: usize, common: &Common) -> u64 {
     let random = cluster.world().random();
-    let probes: Vec<Vec<u8>> = (0..PLACES).filter_map(|_| probe(common, &*random)).collect();
+    let disks = cluster.places().filter(|other| cluster.node_of(*other) == cluster.node_of(place)).count() as u64;
+    let probes: Vec<Vec<u8>> = (0..PLACES * disks).filter_map(|_| probe(common, &*random)).collect();
     let probes: Vec<&[u8]> = probes.iter().map(Vec::as_slice).collect();
     let found = find(cluster, place, &probes);
     for offset in &found {
