@@ -37,7 +37,8 @@ impl State {
             return None;
         }
         let quiet = self.is_idle() && now >= self.foreground_end + State::quiet(profile);
-        if !quiet && !(has_share && self.is_share_due(now)) {
+        let is_its_turn = quiet || has_share && self.is_share_due(now);
+        if !is_its_turn {
             return None;
         }
         let length = Bytes(next.buffer.len() as u64);
