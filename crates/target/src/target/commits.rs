@@ -83,6 +83,8 @@ impl Core {
     async fn commit_alone(self: &Rc<Self>) -> Result<()> {
         let commits = &self.commits;
         commits.begun.set(commits.begun.get() + 1);
+        // What the one before it wrote is written over.
+        commits.is_unread.set(false);
         self.disk.refuse_when_quiet();
         let closes = self.catalog.borrow().closed;
         // When a target is closed, nothing of it is on its way to the device.
