@@ -120,3 +120,27 @@ fn a_copy_of_the_checkpoint_whose_place_keeps_nothing_is_done_without() {
         assert!(told[0] || told[1], "one of them is written last");
     }
 }
+
+/// What a write held that was lost is told to whoever asks by key, too, also where the target is opened before the segment
+/// is full: then no index has it.
+#[test]
+fn what_a_lost_write_held_is_told_to_whoever_asks_by_key() {
+    for seed in 0..6 {
+        let stage = Stage::new(seed, presets::ssd().scaled(15_000), |spec| spec.block = Bytes::kib(4));
+        stage.record(20, Ending::Closed);
+        let scene = stage.scene();
+        let mut lost = 0;
+        for nth in 0..40 {
+            let stage = scene.begin(seed);
+            stage.disk.inject(Fault::LoseWrite { nth });
+            stage.record(60, Ending::Closed);
+            stage.disk.calm();
+            // Each asks for another key.
+            for _ in 0..5 {
+                let look = stage.look().unwrap_or_else(|e| panic!("seed {seed}, write {nth}: {e}"));
+                lost += look.answer.told.len();
+            }
+        }
+        assert!(lost > 50, "seed {seed}: hardly anything was lost");
+    }
+}

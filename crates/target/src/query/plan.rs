@@ -119,7 +119,10 @@ impl Outline {
     }
 
     /// The next part: from `part.offset` on, with these elements and blocks. What lies before `from` was looked at.
-    fn part(&mut self, mut part: Stretch, from: u32, chosen: bool) {
+    ///
+    /// One that is not `chosen` is read all the same if blocks before it are missing and it is `in_range`: an element whose
+    /// beginning those held goes on in it, and what no index tells of may have been asked for.
+    fn part(&mut self, mut part: Stretch, from: u32, chosen: bool, in_range: bool) {
         let (offset, end) = (part.offset, part.offset + part.length);
         let (first, after) = (part.begins.unwrap_or(0), part.ends.unwrap_or(0));
         let (first_block, after_block) = part.blocks.unwrap_or((0, 0));
@@ -138,7 +141,7 @@ impl Outline {
         self.plan.end = Stretch { blocks, ..Stretch::hole(at, (after, after), times) };
         if end > from {
             self.plan.parts.push(part);
-            if chosen {
+            if chosen || in_range && part.torn_off {
                 self.plan.stretches.push_back(part);
             }
         }
@@ -258,7 +261,7 @@ impl Run<'_> {
             }
             let mut outline = Outline::new(segment);
             for (part, span) in parts {
-                outline.part(part, self.offset, is_read(span));
+                outline.part(part, self.offset, is_read(span), self.in_range(&spans[span]));
             }
             if readable_end > outline.reached.0 {
                 outline.hole(readable_end, segment.max_time);
@@ -322,7 +325,7 @@ impl Run<'_> {
                 continues: span.continues,
                 ..Stretch::hole(span.offset, (span.first, span.end), (span.min_time, span.max_time))
             };
-            outline.part(part, self.offset, is_read(i, span));
+            outline.part(part, self.offset, is_read(i, span), self.in_range(span));
         }
         if readable == u64::MAX && segment.end > outline.reached.0 {
             outline.hole(segment.end, segment.max_time);
