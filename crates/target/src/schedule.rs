@@ -45,7 +45,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long metadata waits for a moment between sweeps before it goes anyway, if no ring needs it sooner.
+/// How long metadata waits for a moment between sweeps before it goes anyway, if no ring needs it sooner: longer than
+/// from one sweep to the next.
 const METADATA_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The most bytes of one I/O in the background: what others may have to wait for.
@@ -316,9 +317,23 @@ impl Scheduler {
         self.inner.state.borrow().flushes_begun
     }
 
-    /// Metadata waits for a moment between sweeps no longer than `patience` from now on.
+    /// Metadata of rings waits for a moment between sweeps no longer than `patience` from now on.
     pub(crate) fn set_patience(&self, patience: Duration) {
         self.inner.patience.set(patience.min(METADATA_PATIENCE));
+    }
+
+    /// A ring needs metadata durable in time, or no more: as long as one does, what waits and what comes has a ring's
+    /// patience, since admission has reckoned with that. What only others wait for would take a promise's time with it.
+    pub(crate) fn need(&self, needed: bool) {
+        let latest = self.inner.env.clock.now() + self.inner.patience.get();
+        self.inner.state.borrow_mut().need(needed, latest);
+        self.pump();
+    }
+
+    /// How long metadata that is handed in now waits for a better moment. What has no arm to move loses little by it.
+    fn patience(&self) -> Duration {
+        let is_left_to_others = self.rotates() && !self.inner.state.borrow().is_needed();
+        if is_left_to_others { METADATA_PATIENCE } else { self.inner.patience.get() }
     }
 
     /// Somebody cannot go on before metadata is durable, or can again: as long as there is one, it waits for nothing but the time
@@ -520,7 +535,7 @@ impl Scheduler {
 
     async fn metadata(&self, direction: Direction, offset: Bytes, buffer: Buffer) -> Outcome {
         let (pending, result) = Pending::new(direction, offset, buffer);
-        let deadline = self.inner.env.clock.now() + self.inner.patience.get();
+        let deadline = self.inner.env.clock.now() + self.patience();
         self.inner.state.borrow_mut().metadata.push_back(Pending { deadline, ..pending });
         self.pump();
         result.await
@@ -532,10 +547,11 @@ impl Scheduler {
             return Err(error);
         }
         let (done, result) = promise();
+        let until = self.inner.env.clock.now() + self.patience();
         {
             let mut state = self.inner.state.borrow_mut();
             if state.polite_flushes.is_empty() {
-                state.polite_until = self.inner.env.clock.now() + self.inner.patience.get();
+                state.polite_until = until;
             }
             state.polite_flushes.push_back(done);
         }

@@ -360,4 +360,9 @@ fn two_rings_in_the_slowest_places_that_will_do_keep_their_promises_and_leave_th
             assert!(two.read > Rate(0) && two.objects > Rate(0), "{shown}");
         }
     }
+    // Checkpoints of a ring and of objects come together here, where nothing is left.
+    for seed in [41, 149] {
+        let two = two_rings(seed, presets::wd15ears().scaled(100), Rate::mb(30), 10.0, false);
+        assert!(two.read > Rate(0) && two.objects > Rate(0), "seed {seed}: {two:?}");
+    }
 }

@@ -173,7 +173,7 @@ impl Ring {
             drop(work);
             let this = self.clone();
             self.core.disk.env().spawner.detach(async move {
-                if let Err(error) = this.core.commit().await {
+                if let Err(error) = this.core.commit_in_time().await {
                     this.fail(error);
                 }
             });

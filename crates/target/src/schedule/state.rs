@@ -33,6 +33,9 @@ pub(crate) const AHEAD: Duration = Duration::from_millis(30);
 const BESIDE_FLUSH: Duration = Duration::from_millis(60);
 /// How long after the last guaranteed write another one is counted on, and with it another flush.
 const LULL: Duration = Duration::from_millis(1500);
+/// So many steps of a checkpoint others leave time for, and this part of the nearest deadlines at most, as a divisor.
+const STEPS_KEPT: u32 = 4;
+const KEPT_PART: u32 = 4;
 /// How long records gather at most while others have the arm.
 const MOST_GATHERED: Duration = Duration::from_millis(500);
 
@@ -86,6 +89,8 @@ pub(super) struct State {
     /// How many rings, and others, cannot go on before metadata is durable.
     waiting_rings: usize,
     waiting_others: usize,
+    /// How many rings need metadata durable in time.
+    needing: usize,
     pub(super) streams: Streams,
     pub(super) flushes: VecDeque<Giver<Result<()>>>,
     /// Flushes of metadata, and until when they can wait for a moment between sweeps.
@@ -253,6 +258,20 @@ impl State {
         *count = if hurried { *count + 1 } else { count.saturating_sub(1) };
     }
 
+    /// One more ring needs metadata durable in time, or one less: what waits now is begun by `latest`.
+    pub(super) fn need(&mut self, needed: bool, latest: Moment) {
+        self.needing = if needed { self.needing + 1 } else { self.needing.saturating_sub(1) };
+        if self.is_needed() {
+            self.metadata.iter_mut().for_each(|pending| pending.deadline = pending.deadline.min(latest));
+            self.polite_until = self.polite_until.min(latest);
+        }
+    }
+
+    /// Whether a ring needs metadata durable in time.
+    pub(super) fn is_needed(&self) -> bool {
+        self.needing > 0
+    }
+
     /// Whether somebody waits for metadata: a ring, or somebody else when what that takes `is_in_time` for what is promised.
     fn is_hurried(&self, profile: &Profile, is_in_time: impl FnOnce() -> bool) -> bool {
         let asks = profile.rotates && self.is_promised();
@@ -304,7 +323,8 @@ impl State {
         // While a drive empties its cache it may take records that lie right behind: it writes them on its way.
         let free = self.log_in_flight < most && !(self.flushing && slack.profile.rotates && self.is_promised());
         let Some(next) = self.log.front().filter(|_| free && self.log_wakes(slack).is_none()) else { return false };
-        self.leaves_time(next, slack)
+        let kept = self.kept_for_metadata(slack.profile);
+        self.leaves_time(next, slack) && (kept.is_zero() || slack.of(self) > kept)
     }
 
     /// Until when records gather, where a promise leaves so little that they and others have to share it: they have the
@@ -428,7 +448,7 @@ impl State {
             };
         }
         if !self.sweeping {
-            let slack = slack.of(self);
+            let slack = slack.of(self).saturating_sub(self.kept_for_metadata(profile));
             match turn {
                 Turn::Ready if slack > self.next_normal_worst(profile) => {
                     // The arm belongs to the readers until slack runs out; their next end will ask again.
@@ -518,6 +538,18 @@ impl State {
             profile.position_time(self.head, p.offset)
                 + profile.read_rate(p.offset).time_for(Bytes(p.buffer.len() as u64))
         })
+    }
+
+    /// What others leave of the slack while a ring needs metadata durable in time: the steps of its checkpoint do not wait
+    /// for promises longer than its patience, so promises would wait for them. Where deadlines are so near that this were
+    /// most of their time, others keep theirs.
+    fn kept_for_metadata(&self, profile: &Profile) -> Duration {
+        if !profile.rotates || !self.is_needed() {
+            return Duration::ZERO;
+        }
+        let promised = self.expected.values().filter(|expected| expected.rate > Rate(0));
+        let least = promised.map(|expected| expected.lag / KEPT_PART).min().unwrap_or_default();
+        least.min((profile.full_seek * 2 + profile.flush) * STEPS_KEPT)
     }
 
     /// Counts an I/O as started at `now`.

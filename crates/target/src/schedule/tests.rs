@@ -244,6 +244,52 @@ fn metadata_rides_in_a_sweep_or_waits_for_a_lull_unless_it_is_hurried_or_out_of_
 }
 
 #[test]
+fn while_a_ring_needs_metadata_in_time_it_waits_no_longer_than_that_and_others_leave_it_the_time() {
+    let expected = Expected { rate: Rate::mb(10), ..Expected::NOTHING };
+    // How long before the latest start of a sweep it begins, where readers want all they can have.
+    let spared = |needed| {
+        let mut rig = Rig::new(true);
+        rig.state.expected.insert(RING, expected);
+        rig.state.need(needed, rig.now + Duration::from_millis(370));
+        let latest = rig.now + Duration::from_millis(1000 - 40 - 105);
+        (0..4).for_each(|n| rig.write(RING, n, 1000));
+        (0..100).for_each(|n| rig.read(1, 1000 + n));
+        loop {
+            match rig.next() {
+                Did::Read(_) => {}
+                Did::Write(_) => break latest.since(rig.now),
+                Did::Wait => {
+                    rig.pass(27);
+                    rig.end();
+                }
+                did => panic!("{did:?}"),
+            }
+        }
+    };
+    let (needed, not) = (spared(true), spared(false));
+    assert!(needed >= not + Duration::from_millis(220) && not < Duration::from_millis(200), "{needed:?} and {not:?}");
+
+    let mut rig = Rig::new(true);
+    rig.state.expected.insert(RING, expected);
+    rig.write(RING, 0, 1000);
+    while rig.next() != Did::Write(0) {
+        rig.pass(10);
+    }
+    rig.pass(27);
+    rig.end();
+    rig.ask_flush();
+    assert_eq!(rig.next(), Did::Flush);
+    rig.end_flush();
+    rig.metadata(500, 2000);
+    assert_eq!(rig.next(), Did::Wait, "only others wait for it, and another sweep is to come");
+    rig.state.need(true, rig.now + Duration::from_millis(370));
+    rig.pass(369);
+    assert_eq!(rig.next(), Did::Wait);
+    rig.pass(1);
+    assert_eq!(rig.next(), Did::Metadata(500), "a ring reckons with it");
+}
+
+#[test]
 fn what_a_drive_owes_is_owed_until_a_flush_and_metadata_of_others_waits_for_a_promise_to_have_time() {
     let mut rig = Rig::new(true);
     let expected = Expected { rate: Rate::mb(10), ..Expected::NOTHING };

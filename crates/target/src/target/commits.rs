@@ -72,6 +72,14 @@ impl Core {
         }
     }
 
+    /// As [`Core::commit`], for a ring that reckons with it: none of its steps waits longer than a ring can.
+    pub(crate) async fn commit_in_time(self: &Rc<Self>) -> Result<()> {
+        self.disk.need(true);
+        let result = self.commit().await;
+        self.disk.need(false);
+        result
+    }
+
     /// As [`Core::commit`], for a ring that cannot go on before.
     pub(crate) async fn commit_now(self: &Rc<Self>) -> Result<()> {
         self.disk.hurry(Waiting::Ring, true);
