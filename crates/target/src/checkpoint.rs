@@ -124,20 +124,34 @@ fn area(superblock: &Superblock, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
 
 /// A catalog's bytes, if they fit its area with a copy of the superblock behind them.
 pub fn encode(superblock: &Superblock, catalog: &Catalog) -> Result<Vec<u8>> {
-    let bytes =
-        postcard::to_stdvec(catalog).map_err(|e| Error::usage(format!("the catalog cannot be encoded: {e}")))?;
-    // As long as it can become.
-    let numbers =
-        Superblock { generation: u64::MAX, checkpoint_len: u64::MAX, checkpoint_crc: u32::MAX, ..superblock.clone() };
-    let beside = numbers.copy()?.len() as u64;
-    if (bytes.len() as u64).next_multiple_of(4096) + beside > superblock.layout.area.0 {
+    let bytes = postcard::to_stdvec(catalog).map_err(not_encoded)?;
+    let most = most(superblock)?;
+    if bytes.len() as u64 > most.0 {
         return Err(Error::full(format!(
-            "the catalog would take {}, and its area has {}; use larger segments or fewer pins",
-            Bytes(bytes.len() as u64),
-            Bytes(superblock.layout.area.0.saturating_sub(beside))
+            "the catalog would take {}, and its area has {most}; use larger segments or fewer pins",
+            Bytes(bytes.len() as u64)
         )));
     }
     Ok(bytes)
+}
+
+/// The most that a catalog may take in its area, with a copy of the superblock behind it.
+pub fn most(superblock: &Superblock) -> Result<Bytes> {
+    // As long as it can become.
+    let numbers =
+        Superblock { generation: u64::MAX, checkpoint_len: u64::MAX, checkpoint_crc: u32::MAX, ..superblock.clone() };
+    let beside = Bytes(numbers.copy()?.len() as u64);
+    Ok(superblock.layout.area.saturating_sub(beside).align_down(Bytes(4096)))
+}
+
+/// What a catalog takes, or a part of one in it.
+pub fn size(part: &impl serde::Serialize) -> Result<Bytes> {
+    let bytes = postcard::experimental::serialized_size(part).map_err(not_encoded)?;
+    Ok(Bytes(bytes as u64))
+}
+
+fn not_encoded(error: postcard::Error) -> Error {
+    Error::usage(format!("the catalog cannot be encoded: {error}"))
 }
 
 /// The superblocks, without their checkpoints.

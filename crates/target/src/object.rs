@@ -141,6 +141,8 @@ pub(crate) struct Work {
     stopping: bool,
     failure: Option<Error>,
     upkeep: upkeep::Upkeep,
+    /// Bytes of the catalog for the names of leaves, as of the last checkpoint.
+    names: Bytes,
     /// What was found to be damaged.
     wrong: wrong::Wrong,
     counters: Counters,
@@ -194,6 +196,8 @@ impl Objects {
             unshared: 0,
         };
         meta.logs.set_near(record.settings.near_groups);
+        // Where that cannot be told, the first checkpoint says why.
+        let names = core.room_for_objects().map_or(Bytes(u64::MAX), |room| room.kept);
         let (stream, behind) = (core.next_stream(), core.next_stream());
         Rc::new(Objects {
             core,
@@ -228,6 +232,7 @@ impl Objects {
                 stopping: false,
                 failure: None,
                 upkeep: upkeep::Upkeep::default(),
+                names,
                 wrong: wrong::Wrong::default(),
                 counters: Counters::default(),
             }),

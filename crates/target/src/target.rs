@@ -52,6 +52,14 @@ pub(crate) struct Core {
     pub(crate) seen: Rc<Cell<usize>>,
 }
 
+/// Bytes of the catalog for what it says of objects.
+pub(crate) struct Room {
+    /// What is left beside all else in it.
+    pub(crate) now: Bytes,
+    /// What is left when all segments of its rings are written, and pins take what they may.
+    pub(crate) kept: Bytes,
+}
+
 /// A target, open. Stays on its loop.
 pub struct Target {
     core: Rc<Core>,
@@ -113,6 +121,20 @@ impl Core {
 
     pub(crate) fn with_objects_mut<T>(&self, change: impl FnOnce(&mut ObjectsRecord) -> T) -> T {
         change(&mut self.catalog.borrow_mut().objects)
+    }
+
+    /// What the catalog has room for of objects.
+    pub(crate) fn room_for_objects(&self) -> Result<Room> {
+        let catalog = self.catalog.borrow();
+        let others = checkpoint::size(&*catalog)?.saturating_sub(checkpoint::size(&catalog.objects)?);
+        let now = checkpoint::most(&self.superblock.borrow())?.saturating_sub(others);
+        // A ring that is recorded into is never refused: what its segments will take is kept for them, and so for pins.
+        let layout = self.layout();
+        let segment = layout.area / 2 / RingRecord::most_slots(&layout);
+        let unwritten = catalog.rings.values().flat_map(|ring| &ring.slots).filter(|slot| slot.is_none()).count();
+        let pins: Bytes = catalog.rings.values().flat_map(|ring| &ring.pins).map(PinRecord::weight).sum();
+        let pins = RingRecord::most_of_pins(&layout).saturating_sub(pins);
+        Ok(Room { now, kept: now.saturating_sub(segment * unwritten as u64 + pins) })
     }
 
     pub(crate) fn with_scrub<T>(&self, change: impl FnOnce(&mut Option<ScrubRecord>) -> T) -> T {

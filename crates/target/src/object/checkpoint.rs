@@ -9,9 +9,10 @@ use super::logs::{LogRecord, MANY_OPEN};
 use super::record::Change;
 use super::rows::{BLOCK, Key, Row};
 use super::space::Run;
-use super::tree::Cut;
+use super::tree::{Cut, NAMED_AT_MOST, Place};
 use super::{Objects, Work};
 use crate::catalog::{GroupClass, ObjectsRecord};
+use crate::checkpoint::size;
 use crate::schedule::Waiting;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -23,6 +24,8 @@ const SPARE: u64 = 64;
 const OF_A_LEAF: u64 = 16;
 /// Leaves that are written at once.
 const LEAVES_UNDER_WAY: usize = 8;
+/// Bytes that a free run takes in a row at most.
+const RUN: usize = 10;
 /// Groups that are taken at once.
 const GROUPS_AT_ONCE: u32 = 4;
 
@@ -56,7 +59,7 @@ impl Objects {
         loop {
             let enough = {
                 let work = self.work.borrow();
-                work.meta.tree.cut_blocks() + SPARE <= work.meta.tables.free()
+                work.cut_blocks() + SPARE <= work.meta.tables.free()
             };
             if enough {
                 break;
@@ -101,37 +104,87 @@ impl Objects {
             self.take_groups(GroupClass::Tables).await?;
         };
         self.changed.notify();
-        self.write_leaves(&cut.writes).await?;
+        let (leaves, epoch, settings) = (cut.leaves, self.core.epoch(), self.settings());
+        let record = ObjectsRecord { leaves, number, epoch, logs, open, settings };
+        let written = match self.measure(&record) {
+            Ok(()) => self.write_leaves(&cut.writes).await,
+            full => full,
+        };
+        if let Err(error) = written {
+            // Else the next one would name places at which nothing was written.
+            let mut work = self.work.borrow_mut();
+            let Meta { tree, tables, .. } = &mut work.meta;
+            tree.uncut(cut.left).into_iter().for_each(|place| tables.give(run(place)));
+            return Err(error);
+        }
         self.work.borrow_mut().meta.tree.written();
-        let (leaves, epoch) = (cut.leaves, self.core.epoch());
-        self.core.with_objects_mut(|objects| {
-            *objects = ObjectsRecord { leaves, number, epoch, logs, open, settings: objects.settings };
+        // Something may have been chosen meanwhile.
+        let before = self.core.with_objects_mut(|objects| {
+            let settings = objects.settings;
+            std::mem::replace(objects, ObjectsRecord { settings, ..record })
         });
-        self.core.commit().await?;
+        if let Err(error) = self.core.commit().await {
+            if error.kind == Kind::Full {
+                // Rings have to go on with the catalog as it was, which has room.
+                self.core.with_objects_mut(|objects| {
+                    *objects = ObjectsRecord { settings: objects.settings, ..before };
+                });
+            }
+            // Nobody knows which of both the device has.
+            self.work.borrow_mut().meta.tree.keep(cut.left);
+            return Err(error);
+        }
         let mut work = self.work.borrow_mut();
         let Work { meta, counters, .. } = &mut *work;
         counters.checkpoints += 1;
-        cut.left.iter().for_each(|p| meta.tables.give(Run { at: p.at, blocks: u64::from(p.blocks) }));
+        cut.left.into_iter().for_each(|place| meta.tables.give(run(place)));
         meta.logs.settle();
         Ok(())
     }
 
-    /// Writes leaves, several at once: they lie near each other, and each way of the arm costs a reader.
+    /// Refuses what the catalog has no room for, before it is told of it: else it could be written no more, and rings
+    /// could not go on. Takes note of how much room there is for the names of leaves.
+    fn measure(&self, record: &ObjectsRecord) -> Result<()> {
+        let (takes, room) = (size(record)?, self.core.room_for_objects()?);
+        let mut work = self.work.borrow_mut();
+        let beside = takes.saturating_sub(Bytes(work.meta.tree.named()));
+        work.names = room.kept.saturating_sub(beside);
+        match takes <= room.now {
+            true => Ok(()),
+            false => Err(Error::full(format!(
+                "where the tables of objects lie would take {takes} of the target's catalog, and {} are left for it; \
+                 remove objects, or a ring (nothing was changed)",
+                room.now
+            ))),
+        }
+    }
+
+    /// Writes leaves, several at once: they lie near each other, and each way of the arm costs a reader. When it ends
+    /// nothing is on its way, also where it fails: their places may be taken by others then.
     async fn write_leaves(&self, leaves: &[(u64, Vec<u8>)]) -> Result<()> {
         let mut writing = VecDeque::new();
         let mut leaves = leaves.iter();
+        let mut result = Ok(());
         loop {
-            while writing.len() < LEAVES_UNDER_WAY
+            while result.is_ok()
+                && writing.len() < LEAVES_UNDER_WAY
                 && let Some((at, bytes)) = leaves.next()
             {
-                let mut buffer = Buffer::alone(Bytes(bytes.len() as u64))?;
+                let mut buffer = match Buffer::alone(Bytes(bytes.len() as u64)) {
+                    Ok(buffer) => buffer,
+                    Err(error) => {
+                        result = Err(error);
+                        break;
+                    }
+                };
                 buffer.copy_from_slice(bytes);
                 let (disk, offset) = (self.core.disk.clone(), BLOCK * *at);
                 let write = async move { disk.write_metadata(offset, buffer).await.1 };
                 writing.push_back(self.core.disk.env().spawner.spawn(write));
             }
-            let Some(first) = writing.pop_front() else { return Ok(()) };
-            first.await?;
+            let Some(first) = writing.pop_front() else { return result };
+            let written = first.await;
+            result = result.and(written);
         }
     }
 
@@ -196,14 +249,20 @@ impl Objects {
     }
 
     /// Waits until the rows that changes make find room with the next checkpoint: what is in the logs and finds none
-    /// could not be opened again. They look at rows in `ranges`, and their record takes so many `blocks`. What `removes`
-    /// goes on as long as it can.
+    /// could not be opened again; and so do the names of their leaves in the catalog. They look at rows in `ranges`, and
+    /// their record takes so many `blocks`. What `removes` goes on as long as it can.
     pub(super) async fn room_for_rows(&self, ranges: &[(Key, Key)], blocks: u32, removes: bool) -> Result<()> {
         let leaves = self.work.borrow().meta.tree.leaves_of(ranges) as u64;
         let added = if removes { 0 } else { OF_A_LEAF * leaves + 2 * u64::from(blocks) };
         let short = || {
             let work = self.work.borrow();
-            work.meta.tree.cut_blocks() + 2 * SPARE + added > work.meta.tables.free()
+            work.cut_blocks() + 2 * SPARE + added > work.meta.tables.free()
+        };
+        // A leaf that grows is cut in three at most.
+        let names = (2 * leaves + u64::from(blocks)) * NAMED_AT_MOST;
+        let unnamed = || {
+            let work = self.work.borrow();
+            !removes && work.meta.tree.named_then() + names > work.names.0
         };
         if short() {
             match self.take_groups(GroupClass::Tables).await {
@@ -218,6 +277,18 @@ impl Objects {
                     }
                 }
                 taken => taken?,
+            }
+        }
+        if unnamed() {
+            // It says how many there are, where before it was only known how many there may be.
+            self.checkpoint().await?;
+            if unnamed() {
+                return Err(Error::full(format!(
+                    "the catalog of the target has {} to name tables of objects, and they take {}; \
+                     remove objects, or a ring (nothing was changed)",
+                    self.work.borrow().names,
+                    Bytes(self.work.borrow().meta.tree.named())
+                )));
             }
         }
         Ok(())
@@ -277,7 +348,22 @@ impl Before {
     }
 }
 
+/// The blocks of a leaf.
+fn run(place: Place) -> Run {
+    Run { at: place.at, blocks: u64::from(place.blocks) }
+}
+
 impl Work {
+    /// Blocks that the next cut takes at most: for leaves that have changed, and for those in which it puts what is free.
+    fn cut_blocks(&self) -> u64 {
+        let Meta { tree, data, .. } = &self.meta;
+        // What is freed and not free yet may lie in groups that have not changed.
+        let freed: usize = self.limbo.iter().map(|(_, runs)| runs.len()).sum();
+        let (groups, runs) = (data.changed_groups() + freed, data.changed_runs() + freed);
+        let weight = groups * Row::Free(Vec::new()).weight() + runs * RUN;
+        tree.cut_blocks() + tree.blocks_for(Key::free(0), Key::free(u32::MAX), groups, weight)
+    }
+
     /// What is free as far as rows say: what commands took that have not taken effect, what is kept for them, and what
     /// waits for a step home to end.
     fn free_in_rows(&self) -> Vec<Run> {

@@ -14,6 +14,8 @@
 //! Order of durable steps: the records by which a block at home is nobody else's, blocks at home, flush, the record that says
 //! so. Until that record is durable the blocks in the log count, so that a step that was cut off is done again. Nothing is locked: what users change meanwhile is left
 //! out of the record, and blocks that they free are not taken by others before the step ends.
+//!
+//! What cannot be told of, since its rows cannot be read, stays where it is, and with it its log: all else goes home.
 
 use super::apply::touching;
 use super::gather::{Chunk, Loose, Origin, newest, pieces};
@@ -316,11 +318,11 @@ impl Objects {
             let stay = self.staying(lying.iter().map(|l| l.id).collect()).await?;
             (staying, lying) = lying.into_iter().partition(|l| stay.contains(&l.id));
         }
-        let mut last = None;
+        let (mut last, mut left) = (None, Vec::new());
         let runs = if gives_up.is_some() && self.core.disk.rotates() { RUNS } else { STEP };
         let mut steps = steps(&lying, runs);
         for step in steps.by_ref() {
-            last = self.step_home(step).await?.or(last);
+            last = self.step_past_damage(step, &mut left).await?.or(last);
             if given_up() {
                 break;
             }
@@ -329,14 +331,15 @@ impl Objects {
         if let Some(number) = last {
             self.durable(number).await?;
         }
-        let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
-        self.bring(&staying.iter().map(keys).collect::<Vec<_>>()).await?;
+        left.extend(self.bring_readable(&mut staying).await?);
         let mut work = self.work.borrow_mut();
         for (group, filled) in logs {
             let (start, end) = (work.meta.logs.at(*group, 0), work.meta.logs.at(*group, *filled));
             let stays = staying.iter().filter(|l| (start..end).contains(&l.at) && work.counts(l)).count() as u32;
             if stays > 0 {
-                work.meta.logs.set_staying(*group, stays);
+                // What was left stays with them, or the log would be read over and over for it.
+                let left = left.iter().filter(|l| (start..end).contains(&l.at)).count() as u32;
+                work.meta.logs.set_staying(*group, stays + left);
             } else if !gave_up {
                 work.leave_if_stuck(*group, *filled);
             }
@@ -368,6 +371,46 @@ impl Objects {
         lying
     }
 
+    /// Brings the rows that tell where these lie to memory. Those whose rows cannot be read are taken out, object by
+    /// object, and returned: what is damaged is in the way of nothing else.
+    pub(super) async fn bring_readable<'a>(&self, lying: &mut Vec<Loose<'a>>) -> Result<Vec<Loose<'a>>> {
+        let mut damaged = Vec::new();
+        loop {
+            match self.bring(&rows_of(lying)).await {
+                Err(error) if error.kind == Kind::Damaged => {}
+                brought => return brought.map(|()| damaged),
+            }
+            let mut readable = Vec::with_capacity(lying.len());
+            for of in lying.chunk_by(|a, b| a.id == b.id) {
+                match self.bring(&rows_of(of)).await {
+                    Err(error) if error.kind == Kind::Damaged => damaged.extend_from_slice(of),
+                    brought => {
+                        brought?;
+                        readable.extend_from_slice(of);
+                    }
+                }
+            }
+            *lying = readable;
+        }
+    }
+
+    /// As [`Objects::step_home`]; where rows cannot be read, object by object. Those that stay for that are added to
+    /// `left`: who reads them is told.
+    async fn step_past_damage<'a>(&self, lying: &[Loose<'a>], left: &mut Vec<Loose<'a>>) -> Result<Option<u64>> {
+        match self.step_home(lying).await {
+            Err(error) if error.kind == Kind::Damaged => {}
+            homed => return homed,
+        }
+        let mut last = None;
+        for of in lying.chunk_by(|a, b| a.id == b.id) {
+            match self.step_home(of).await {
+                Err(error) if error.kind == Kind::Damaged => left.extend_from_slice(of),
+                homed => last = homed?.or(last),
+            }
+        }
+        Ok(last)
+    }
+
     /// Takes those of `lying` home that still count. The number of the record that says so, if there is one.
     async fn step_home(&self, lying: &[Loose<'_>]) -> Result<Option<u64>> {
         let ranges: Vec<(Key, Key)> = lying.iter().flat_map(|l| touching(l.id, l.block, l.block + 1)).collect();
@@ -380,7 +423,9 @@ impl Objects {
             let work = self.work.borrow();
             let home = |l: &Loose<'_>| work.meta.home_of(l.id, l.block);
             let own = |home: &u64| !work.meta.is_shared(*home);
-            let homes = lying.iter().filter(|l| work.counts(l)).map(|l| (l, home(l), home(l).filter(own)));
+            // A change of what has no head is refused when others of its record have taken effect.
+            let counts = |l: &&Loose<'_>| work.counts(l) && work.meta.head(l.id).is_some();
+            let homes = lying.iter().filter(counts).map(|l| (l, home(l), home(l).filter(own)));
             (homes.collect(), work.unshared)
         };
         if self.core.disk.rotates() && self.logs_filled_to(PRESSED) {
@@ -465,6 +510,11 @@ fn steps<'a, 'b>(mut lying: &'a [Loose<'b>], runs: usize) -> impl Iterator<Item 
 
 /// A block, where it lies at home, and where it goes.
 type Home<'a, 'b> = (&'a Loose<'b>, Option<u64>, Option<u64>);
+
+/// Where the rows are that tell where these lie.
+pub(super) fn rows_of(lying: &[Loose<'_>]) -> Vec<(Key, Key)> {
+    lying.iter().map(|l| (Key::logged(l.id, l.block), Key::logged(l.id, l.block))).collect()
+}
 
 /// What a device did for others than those who move what lies in logs.
 fn moved(counters: &Counters) -> Bytes {

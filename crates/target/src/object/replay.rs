@@ -13,6 +13,7 @@ use crate::schedule::StreamId;
 use forebay_env::Buffer;
 use forebay_model::{Bytes, Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 /// Bytes of a log that are read at once.
 const READ_AT_ONCE: Bytes = Bytes::mib(1);
@@ -105,35 +106,30 @@ impl Objects {
             let (bytes, unreadable) = self.read_log(self.stream, group, from, to).await?;
             self.work.borrow_mut().counters.replayed += u64::from(to - from);
             let mut newer = None;
-            let mut block = from;
             // Where the next record would begin: nobody was told of any behind a place without one.
             let mut end = from;
             let mut hidden = None;
-            scan(self.core.mark(), group, from, &bytes, |found| {
-                let at = block;
-                block += length(&found);
-                match found {
-                    Found::Record(record) if may_count(&record.stamp) => {
-                        if at == end {
-                            end = block;
-                        }
-                        harvest.proven = harvest.proven.max(record.stamp.durable);
-                        let mut work = self.work.borrow_mut();
-                        for change in &record.changes {
-                            if let Change::Opens(groups) = change {
-                                work.meta.logs.named(groups);
-                            }
-                        }
-                        harvest.records.insert(record.stamp.number, *record);
+            scan_counting(self.core.mark(), group, from, &bytes, may_count, |at, found| match found {
+                Found::Record(record) if may_count(&record.stamp) => {
+                    if at.start == end {
+                        end = at.end;
                     }
-                    Found::Torn(stamp) if may_count(&stamp) => {
-                        harvest.proven = harvest.proven.max(stamp.durable);
-                        harvest.torn.insert(stamp.number, stamp);
+                    harvest.proven = harvest.proven.max(record.stamp.durable);
+                    let mut work = self.work.borrow_mut();
+                    for change in &record.changes {
+                        if let Change::Opens(groups) = change {
+                            work.meta.logs.named(groups);
+                        }
                     }
-                    Found::Newer(version) => newer = Some(version),
-                    Found::Nothing if at == end && unreadable.contains(&at) => hidden = Some(at),
-                    _ => {}
+                    harvest.records.insert(record.stamp.number, *record);
                 }
+                Found::Torn(stamp) if may_count(&stamp) => {
+                    harvest.proven = harvest.proven.max(stamp.durable);
+                    harvest.torn.insert(stamp.number, stamp);
+                }
+                Found::Newer(version) => newer = Some(version),
+                Found::Nothing if at.start == end && unreadable.contains(&at.start) => hidden = Some(at.start),
+                _ => {}
             });
             if let Some(version) = newer {
                 return Err(Error::version(format!(
@@ -254,21 +250,31 @@ impl Objects {
     }
 }
 
-/// Blocks of what was found in a log.
-fn length(found: &Found) -> u32 {
-    match found {
-        Found::Record(record) => record.blocks + record.data,
-        _ => 1,
-    }
-}
-
 /// Shows `look` all records in `bytes`, which are the log of `group` from block `from` on.
 pub(super) fn scan(mark: u128, group: u32, from: u32, bytes: &[u8], mut look: impl FnMut(Found)) {
-    let mut block = 0;
-    while let Some(rest) = bytes.get(block * BLOCK.0 as usize..).filter(|rest| !rest.is_empty()) {
-        let found = decode(mark, group, from + block as u32, rest);
-        block += length(&found) as usize;
-        look(found);
+    scan_counting(mark, group, from, bytes, |_| true, |_, found| look(found));
+}
+
+/// As [`scan`], with the blocks of each. One that does not count, from before the log was emptied, is stepped over by its
+/// first block alone: where a write was lost that was to replace it, records that count lie in the blocks behind. Bytes of
+/// users there are no records: nobody who writes them knows the mark.
+fn scan_counting(
+    mark: u128,
+    group: u32,
+    from: u32,
+    bytes: &[u8],
+    counts: impl Fn(&record::Stamp) -> bool,
+    mut look: impl FnMut(Range<u32>, Found),
+) {
+    let mut at = from;
+    while let Some(rest) = bytes.get((at - from) as usize * BLOCK.0 as usize..).filter(|rest| !rest.is_empty()) {
+        let found = decode(mark, group, at, rest);
+        let end = match &found {
+            Found::Record(record) if counts(&record.stamp) => at + record.blocks + record.data,
+            _ => at + 1,
+        };
+        look(at..end, found);
+        at = end;
     }
 }
 

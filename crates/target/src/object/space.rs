@@ -55,19 +55,23 @@ impl Space {
         ((from / blocks) as u32, (from % blocks) as u32)
     }
 
-    /// Adds a group with these free runs; all of it is free if there are none.
+    /// Adds a group with the free runs that its row tells of; all of it is free if it has none. Only then the row is
+    /// still to be written: else opening would end with all rows written anew.
     pub fn add(&mut self, group: u32, runs: Option<&[(u32, u32)]>) {
         let all = [(0, self.group_blocks() as u32)];
         let entry = Group::of(all[0].1, runs.unwrap_or(&all));
         self.free += entry.free();
         self.groups.insert(group, entry);
-        self.dirty.insert(group);
+        if runs.is_none() {
+            self.dirty.insert(group);
+        }
     }
 
     /// Of a group these runs are free, and nothing else.
     pub fn set(&mut self, group: u32, runs: &[(u32, u32)]) {
         self.free -= self.groups.remove(&group).map_or(0, |entry| entry.free());
         self.add(group, Some(runs));
+        self.dirty.insert(group);
     }
 
     /// Free blocks.
@@ -189,6 +193,11 @@ impl Space {
     /// Groups whose rows [`Space::changed_rows`] would say.
     pub fn changed(&self, also: &[Run]) -> BTreeSet<u32> {
         self.dirty.iter().copied().chain(also.iter().map(|run| self.locate(run.at).0)).collect()
+    }
+
+    /// How many groups have changed since their rows were asked for.
+    pub fn changed_groups(&self) -> usize {
+        self.dirty.len()
     }
 
     /// Free runs in groups that have changed since their rows were asked for.

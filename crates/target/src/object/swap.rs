@@ -11,9 +11,10 @@
 
 use super::Objects;
 use super::gather::Loose;
+use super::home::rows_of;
 use super::record::Change;
-use super::rows::{Crcs, Key};
-use forebay_model::{ObjectId, Result};
+use super::rows::Crcs;
+use forebay_model::{Kind, ObjectId, Result};
 use std::collections::BTreeMap;
 
 /// Blocks that are copied in one step, with the record before them: what cannot be taken back is kept small.
@@ -47,8 +48,8 @@ impl Objects {
     async fn swap(&self, group: u32, filled: u32, gives_up: bool) -> Result<()> {
         let (bytes, _) = self.read_log(self.stream, group, 0, filled).await?;
         let mut lying = self.lying_in(group, &bytes);
-        let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
-        self.bring(&lying.iter().map(keys).collect::<Vec<_>>()).await?;
+        // What cannot be told of stays, and its log with it.
+        self.bring_readable(&mut lying).await?;
         {
             let work = self.work.borrow();
             lying.retain(|l| work.counts(l));
@@ -61,7 +62,7 @@ impl Objects {
                 // Somebody came.
                 return Ok(());
             }
-            copied += self.copy(step).await?;
+            copied += self.copy_past_damage(step).await?;
             logged = self.core.disk.counters().logged;
         }
         let mut work = self.work.borrow_mut();
@@ -73,10 +74,25 @@ impl Objects {
         Ok(())
     }
 
+    /// As [`Objects::copy`]; where rows cannot be read, object by object: those stay where they are.
+    async fn copy_past_damage(&self, lying: &[Loose<'_>]) -> Result<u64> {
+        match self.copy(lying).await {
+            Err(error) if error.kind == Kind::Damaged => {}
+            copied => return copied,
+        }
+        let mut all = 0;
+        for of in lying.chunk_by(|a, b| a.id == b.id) {
+            match self.copy(of).await {
+                Err(error) if error.kind == Kind::Damaged => {}
+                copied => all += copied?,
+            }
+        }
+        Ok(all)
+    }
+
     /// Copies those of `lying` that still count to a cold log. How many.
     async fn copy(&self, lying: &[Loose<'_>]) -> Result<u64> {
-        let keys = |l: &Loose<'_>| (Key::logged(l.id, l.block), Key::logged(l.id, l.block));
-        self.bring(&lying.iter().map(keys).collect::<Vec<_>>()).await?;
+        self.bring(&rows_of(lying)).await?;
         let mut still: Vec<&Loose<'_>> = {
             let work = self.work.borrow();
             lying.iter().filter(|l| work.counts(l)).collect()

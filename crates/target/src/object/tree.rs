@@ -39,6 +39,17 @@ pub const ROWS_IN_MEMORY: usize = 256 << 20;
 const ROW_IN_MEMORY: usize = 2 * size_of::<(Key, Row)>();
 /// What a leaf in memory takes beside its rows.
 const LEAF_IN_MEMORY: usize = 200;
+/// Bytes that name a leaf in the catalog at most.
+pub const NAMED_AT_MOST: u64 = 51;
+/// What its name grows by at most when it goes to another place.
+const MOVED_AT_MOST: u64 = 17;
+
+impl LeafRecord {
+    /// Bytes that it takes in the catalog.
+    fn named(&self) -> u64 {
+        postcard::experimental::serialized_size(self).map_or(NAMED_AT_MOST, |bytes| bytes as u64)
+    }
+}
 
 struct Leaf {
     rows: Option<Rows>,
@@ -62,6 +73,8 @@ struct Sums {
     dirty: usize,
     /// Blocks that the next cut takes at most.
     blocks: u64,
+    /// Bytes that the names of leaves grow by at most with the next cut.
+    names: u64,
     /// Leaves that are not in memory.
     absent: usize,
 }
@@ -85,7 +98,9 @@ impl Leaf {
         // And one that has not changed may be joined to it.
         let joined = self.weight.max(split / 2);
         let blocks = Bytes((joined + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64;
-        Sums { memory, clean: 0, dirty: self.weight, blocks, absent: 0 }
+        let unnamed = parts as u64 - u64::from(self.place.is_some());
+        let names = unnamed * NAMED_AT_MOST + 2 * MOVED_AT_MOST;
+        Sums { memory, clean: 0, dirty: self.weight, blocks, names, absent: 0 }
     }
 }
 
@@ -101,6 +116,7 @@ impl Sums {
             clean: self.clean - before.clean + after.clean,
             dirty: self.dirty - before.dirty + after.dirty,
             blocks: self.blocks - before.blocks + after.blocks,
+            names: self.names - before.names + after.names,
             absent: self.absent - before.absent + after.absent,
         }
     }
@@ -116,8 +132,10 @@ pub struct Tree {
     most: usize,
     /// Bytes at which a leaf is cut in two.
     split: usize,
-    /// Places of leaves that were joined to others since the last cut.
+    /// Places that are free when the next cut is durable, beside those of leaves that change with it.
     left: Vec<Place>,
+    /// Bytes that the leaves' names take in the catalog, as of the last cut.
+    named: u64,
 }
 
 /// Leaves to be written, and what they leave behind.
@@ -148,7 +166,8 @@ impl Tree {
             looked: 0,
         });
         let sums = Sums::of(&leaves, LEAF_SPLIT);
-        Tree { target, leaves, sums, looks: 0, most: ROWS_IN_MEMORY, split: LEAF_SPLIT, left: Vec::new() }
+        let named = records.iter().map(LeafRecord::named).sum();
+        Tree { target, leaves, sums, looks: 0, most: ROWS_IN_MEMORY, split: LEAF_SPLIT, left: Vec::new(), named }
     }
 
     /// The first leaf with keys in `from..=to` that is not in memory.
@@ -369,9 +388,33 @@ impl Tree {
             leaf.writing = true;
         }
         self.sums = Sums::of(&self.leaves, self.split);
-        let named =
-            self.leaves.iter().filter_map(|(first, leaf)| Some(LeafRecord { first: *first, place: leaf.place? }));
-        Ok(Cut { writes, leaves: named.collect(), left })
+        let leaves: Vec<LeafRecord> = self.placed().collect();
+        self.named = leaves.iter().map(LeafRecord::named).sum();
+        Ok(Cut { writes, leaves, left })
+    }
+
+    /// The leaves that have places.
+    fn placed(&self) -> impl Iterator<Item = LeafRecord> {
+        self.leaves.iter().filter_map(|(first, leaf)| Some(LeafRecord { first: *first, place: leaf.place? }))
+    }
+
+    /// What was cut is not all on the device, and no catalog names it: it is still to be written. The places that it had,
+    /// which are free; those in `left` are when the next cut is durable.
+    pub fn uncut(&mut self, left: Vec<Place>) -> Vec<Place> {
+        let mut taken = Vec::new();
+        for leaf in self.leaves.values_mut().filter(|leaf| leaf.writing) {
+            taken.extend(leaf.place.take());
+            (leaf.dirty, leaf.writing) = (true, false);
+        }
+        self.sums = Sums::of(&self.leaves, self.split);
+        self.named = self.placed().map(|leaf| leaf.named()).sum();
+        self.keep(left);
+        taken
+    }
+
+    /// A catalog may still name these places: they are free when the next cut is durable.
+    pub fn keep(&mut self, left: Vec<Place>) {
+        self.left.extend(left);
     }
 
     /// What was cut is on the device, and may be forgotten.
@@ -383,6 +426,26 @@ impl Tree {
     /// Blocks that the next cut takes at most.
     pub fn cut_blocks(&self) -> u64 {
         self.sums.blocks
+    }
+
+    /// Blocks that it takes beside those at most where so many `rows` with keys in `from..=to`, of this `weight` together,
+    /// are put before it.
+    pub fn blocks_for(&self, from: Key, to: Key, rows: usize, weight: usize) -> u64 {
+        let Some(more) = rows.checked_sub(1) else { return 0 };
+        let leaves = 1 + self.leaves.range((Bound::Excluded(from), Bound::Included(to))).take(more).count();
+        let bytes = leaves * self.split + weight;
+        let parts = bytes / (self.split * 3 / 8) + leaves;
+        Bytes((bytes + 128 * parts) as u64).align_up(BLOCK).0 / BLOCK.0 + parts as u64
+    }
+
+    /// Bytes that the leaves' names take in the catalog, as of the last cut.
+    pub fn named(&self) -> u64 {
+        self.named
+    }
+
+    /// Bytes that they take at most with the next one.
+    pub fn named_then(&self) -> u64 {
+        self.named + self.sums.names
     }
 
     /// Joins leaves that changed and have become small with the one before, if that is in memory.

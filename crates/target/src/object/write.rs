@@ -5,6 +5,7 @@
 //! memory ([`super::behind`]).
 
 use super::Objects;
+use super::apply::{Meta, touching};
 use super::commands::{LARGEST, MOST_WRITTEN, Placement, exists, holds_bytes, set};
 use super::gather::{AT_ONCE, UNDER_WAY};
 use super::given::Given;
@@ -12,7 +13,7 @@ use super::record::{Change, Write};
 use super::rows::{BLOCK, Crcs, PIECE_BLOCKS, Piece};
 use super::settings::Logging;
 use super::space::Run;
-use super::{apply::Meta, inline, quota};
+use super::{inline, quota};
 use crate::catalog::GroupClass;
 use crate::schedule::StreamId;
 use forebay_env::{Buffer, yield_now};
@@ -276,7 +277,7 @@ impl Objects {
         let mut content = Vec::new();
         if size < before {
             write.dropped = Some((size.div_ceil(BLOCK.0), LARGEST));
-            if !size.is_multiple_of(BLOCK.0) {
+            if !size.is_multiple_of(BLOCK.0) && self.has_block(id, size / BLOCK.0).await? {
                 content = self.whole_blocks(id, size / BLOCK.0, size / BLOCK.0 + 1).await?;
                 content[(size % BLOCK.0) as usize..].fill(0);
                 write.logged.push((size / BLOCK.0, Crcs::of(&content)));
@@ -313,7 +314,7 @@ impl Objects {
         for block in edges {
             let (from, to) = (offset.max(block * BLOCK.0), end.min((block + 1) * BLOCK.0));
             let whole = write.dropped.is_some_and(|(first, last)| first <= block && block < last);
-            if from >= to || whole {
+            if from >= to || whole || !self.has_block(id, block).await? {
                 continue;
             }
             let mut bytes = self.whole_blocks(id, block, block + 1).await?;
@@ -323,6 +324,13 @@ impl Objects {
         }
         inline::settle(&mut write, &mut content);
         self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
+    }
+
+    /// Whether there is such a block of a locked object: where there is none, nothing has to be made of it, and a block of
+    /// zeros would pass by the quota.
+    async fn has_block(&self, id: ObjectId, block: u64) -> Result<bool> {
+        self.bring(&touching(id, block, block + 1)).await?;
+        Ok(self.work.borrow().meta.present(id, block, block + 1) == [true])
     }
 
     fn empty_write(&self, id: ObjectId, size: u64) -> Write {
@@ -341,7 +349,7 @@ impl Objects {
 
     /// Takes blocks behind what lies before them in their object, as far as that can be.
     async fn place_beside(&self, id: ObjectId, first: u64, blocks: u64) -> Result<Taken<'_>> {
-        let [home, _] = super::apply::touching(id, first, first + 1);
+        let [home, _] = touching(id, first, first + 1);
         loop {
             self.bring(&[home]).await?;
             let runs = {
@@ -372,16 +380,23 @@ impl Objects {
     ) -> Result<Vec<u32>> {
         let mut crcs = Vec::with_capacity(range.len() / BLOCK.0 as usize);
         let mut writing = VecDeque::new();
+        let mut result = Ok(());
         let at_once = AT_ONCE * BLOCK.0 as usize;
         for (at, from) in (at..).step_by(AT_ONCE).zip(range.clone().step_by(at_once)) {
             let range = from..range.end.min(from + at_once);
             let part = &bytes[range.clone()];
             let buffer = match bytes.aligned() {
-                Some(whole) => Buffer::part_of(whole.clone(), range),
-                None => {
-                    let mut buffer = self.pooled(part.len() as u64 / BLOCK.0)?;
+                Some(whole) => Ok(Buffer::part_of(whole.clone(), range)),
+                None => self.pooled(part.len() as u64 / BLOCK.0).map(|mut buffer| {
                     buffer.copy_from_slice(part);
                     buffer
+                }),
+            };
+            let buffer = match buffer {
+                Ok(buffer) => buffer,
+                Err(error) => {
+                    result = Err(error);
+                    break;
                 }
             };
             let (disk, offset) = (self.core.disk.clone(), BLOCK * at);
@@ -394,13 +409,18 @@ impl Objects {
             if writing.len() == UNDER_WAY
                 && let Some(first) = writing.pop_front()
             {
-                self.wrote_home(first.await)?;
+                result = self.wrote_home(first.await);
+                if result.is_err() {
+                    break;
+                }
             }
         }
+        // After an error, too: these blocks are free then, and what is still on its way would land on whoever takes them.
         for write in writing {
-            self.wrote_home(write.await)?;
+            let wrote = self.wrote_home(write.await);
+            result = result.and(wrote);
         }
-        Ok(known.map_or(crcs, <[u32]>::to_vec))
+        result.map(|()| known.map_or(crcs, <[u32]>::to_vec))
     }
 
     pub(super) fn wrote_home(&self, result: Result<()>) -> Result<()> {

@@ -1,12 +1,12 @@
 use crate::Target;
 use crate::catalog::GroupClass;
-use crate::fake::Fake;
+use crate::fake::{Fake, small};
 use crate::object::record::Change;
-use crate::object::rows::BLOCK;
+use crate::object::rows::{BLOCK, Key};
 use crate::object::testing::{again, device, id, read};
 use crate::object::{Objects, Placement};
 use crate::verify::verify;
-use forebay_model::{Bytes, Kind};
+use forebay_model::{Bytes, Kind, RingId};
 use std::time::Duration;
 
 /// Objects whose bytes lie in rows: enough for many more leaves than are written at once.
@@ -128,4 +128,76 @@ fn a_removal_that_the_map_has_no_room_for_is_refused_and_nothing_has_changed() {
     let target = fake.run(Target::open(fake.env())).unwrap();
     fake.run(target.objects().ready()).unwrap();
     assert!(read(&fake, &target, 2) == bytes && read(&fake, &target, 3) == bytes);
+}
+
+/// Lets a ring's part of the catalog grow until no block more of it has room.
+fn crowd(fake: &Fake, objects: &Objects, ring: RingId) {
+    let name = |length: usize| objects.core.with_ring_mut(ring, |record| record.spec.name = "/".repeat(length));
+    let mut length = BLOCK.0 as usize;
+    loop {
+        name(length);
+        if let Err(error) = fake.run(objects.core.commit()) {
+            assert_eq!(error.kind, Kind::Full, "{error}");
+            break;
+        }
+        length += BLOCK.0 as usize;
+    }
+    name(length - BLOCK.0 as usize);
+    fake.run(objects.core.commit()).expect("it had room before");
+}
+
+#[test]
+fn tables_that_the_catalog_has_no_room_to_name_are_refused_and_rings_go_on() {
+    const OBJECTS: u64 = 600;
+    let (fake, target) = device(Bytes::mib(64));
+    let objects = target.objects();
+    let ring = fake.create(&target, small("/ring", Bytes::mib(4))).unwrap();
+    (1..=OBJECTS).for_each(|number| fake.run(objects.create(id(number), Vec::new())).unwrap());
+    fake.run(objects.checkpoint()).unwrap();
+    crowd(&fake, objects, ring.id);
+    // A leaf for each row, all of which have changed.
+    objects.set_leaf_split(Bytes(64));
+    (1..=OBJECTS).for_each(|number| objects.work_mut().meta.tree.alter(&Key::head(id(number)), |_| ()));
+    fake.run(objects.take_groups(GroupClass::Tables)).unwrap();
+    while objects.work().meta.tree.cut_blocks() + 1000 > objects.work().meta.tables.free() {
+        fake.run(objects.take_groups(GroupClass::Tables)).unwrap();
+    }
+    let free = objects.work().meta.tables.free();
+    for _ in 0..2 {
+        let refused = fake.run(objects.checkpoint()).expect_err("they are too many");
+        assert_eq!(refused.kind, Kind::Full, "{refused}");
+        assert!(refused.message.contains("; remove objects"), "{refused}");
+        assert_eq!(objects.work().meta.tables.free(), free, "places that nothing was written to are free");
+        fake.run(objects.core.commit()).expect("what is said of rings has room");
+    }
+    // What would need more is refused before it is in a log.
+    let refused = fake.run(objects.create(id(OBJECTS + 1), Vec::new())).expect_err("there is no room for its row");
+    assert_eq!(refused.kind, Kind::Full, "{refused}");
+    // And all is written where there is room again.
+    objects.core.with_ring_mut(ring.id, |record| record.spec.name = "/ring".to_owned());
+    fake.run(objects.create(id(OBJECTS + 1), Vec::new())).unwrap();
+    fake.run(objects.checkpoint()).unwrap();
+    assert!(objects.work().meta.tree.leaves() as u64 > OBJECTS);
+    drop(ring);
+    let target = again(&fake, target);
+    let listed = fake.run(target.objects().list(1, 0, 10_000)).unwrap();
+    assert!(listed.iter().map(|found| found.id).eq((1..=OBJECTS + 1).map(id)), "{} objects", listed.len());
+}
+
+#[test]
+fn opening_writes_no_rows_of_groups_in_which_nothing_has_changed() {
+    let (fake, target) = device(Bytes::mib(64));
+    fake.run(async {
+        target.objects().create(id(1), Vec::new()).await.unwrap();
+        for block in 0..1500 {
+            target.objects().write(target.stream(), id(1), block * BLOCK.0, &[1; 4096], Placement::Home).await.unwrap();
+        }
+        target.objects().checkpoint().await.unwrap();
+    });
+    let leaf = |target: &Target| target.objects().work().meta.tree.leaf_of(Key::free(0));
+    let before = leaf(&target);
+    assert!(before.is_some());
+    let target = again(&fake, target);
+    assert_eq!(leaf(&target), before, "its leaf lies where it lay");
+    assert!(read(&fake, &target, 1) == vec![1; 1500 * 4096]);
 }

@@ -4,10 +4,11 @@ use crate::fake::Fake;
 use crate::object::Placement;
 use crate::object::apply::touching;
 use crate::object::gather::{Loose, Origin};
-use crate::object::rows::{BLOCK, Quota};
-use crate::object::testing::again;
+use crate::object::rows::{BLOCK, Key, Quota, Row};
+use crate::object::settings::Logging;
+use crate::object::testing::{self, again, id};
 use crate::seeds::each;
-use forebay_model::{Bytes, ObjectId};
+use forebay_model::{Bytes, Kind, ObjectId};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -333,4 +334,92 @@ fn what_others_shared_is_not_written_over_before_it_is_durable_that_they_let_it_
         assert!(of(two).unwrap() == [1; 4 * 4096], "case {case}: nobody was told that it had changed");
         assert!(of(ONE).unwrap()[..4096] == [9; 4096], "case {case}");
     }
+}
+
+/// A device with five objects, each with two blocks in logs, where what tells of the third cannot be read; and the log in
+/// which the blocks of that one lie. Nobody tends to logs.
+fn beside_damage() -> (Fake, Rc<Target>, u32) {
+    let (fake, target) = testing::device(Bytes::mib(64));
+    let objects = target.objects().clone();
+    objects.work.borrow_mut().tending = true;
+    // A leaf for each row.
+    objects.set_leaf_split(Bytes(64));
+    fake.run(async {
+        for n in 1..=5 {
+            objects.create(id(n), Vec::new()).await.unwrap();
+            objects.write(target.stream(), id(n), 0, &[n as u8; 8192], Placement::Log).await.unwrap();
+        }
+        objects.checkpoint().await.unwrap();
+    });
+    objects.set_leaf_split(Bytes::kib(48));
+    let key = Key::logged(id(3), 0);
+    let (log, leaf) = {
+        let work = objects.work.borrow();
+        let Some(Row::Logged(row)) = work.meta.tree.get(&key) else { panic!("it lies in a log") };
+        (work.meta.logs.log_of(row.at), work.meta.tree.leaf_of(key).unwrap())
+    };
+    objects.work.borrow_mut().meta.tree.shrink(0);
+    fake.disk.lose(BLOCK * leaf.place.at);
+    (fake, target, log)
+}
+
+/// Writes block `block` of an object durably to a log.
+fn write_beside(fake: &Fake, target: &Target, object: u64, block: u64) {
+    let bytes = [object as u8; BLOCK.0 as usize];
+    let written = target.objects().write(target.stream(), id(object), block * BLOCK.0, &bytes, Placement::Log);
+    fake.run(written).unwrap_or_else(|error| panic!("block {block} of object {object}: {error}"));
+}
+
+/// All but the third object have so many blocks, that one says that it is damaged, and once it can be read it has what it
+/// had.
+fn all_but_the_third(fake: &Fake, target: Rc<Target>, log: u32, blocks: [usize; 5]) {
+    let check = |target: &Target, object: u64| {
+        let expected = vec![object as u8; blocks[object as usize - 1] * BLOCK.0 as usize];
+        assert!(testing::read(fake, target, object) == expected, "object {object}");
+    };
+    [1, 2, 4, 5].into_iter().for_each(|object| check(&target, object));
+    let error = fake.run(target.objects().read(target.stream(), id(3), 0, 8192)).unwrap_err();
+    assert_eq!(error.kind, Kind::Damaged, "{error}");
+    let live = target.objects().work.borrow().meta.logs.state(log).1;
+    assert!(live >= 2, "the log is about to be written over, with {live} blocks in it");
+    fake.disk.find_again();
+    let target = again(fake, target);
+    (1..=5).for_each(|object| check(&target, object));
+}
+
+#[test]
+fn rows_that_cannot_be_read_keep_only_what_they_tell_of_from_going_home() {
+    let (fake, target, log) = beside_damage();
+    let objects = target.objects();
+    objects.work.borrow_mut().tending = false;
+    for n in 0..40 {
+        write_beside(&fake, &target, [1, 2, 4, 5][n as usize % 4], 2 + n / 4);
+    }
+    fake.wait(10 * QUIET);
+    assert!(objects.counters().homed >= 40, "{:?}", objects.counters());
+    assert_eq!(objects.redirected(), BLOCK * 2, "what cannot be told of is all that is left");
+    write_beside(&fake, &target, 4, 12);
+    all_but_the_third(&fake, target, log, [12, 12, 2, 13, 12]);
+}
+
+#[test]
+fn who_waits_for_room_in_logs_has_it_beside_rows_that_cannot_be_read() {
+    let (fake, target, log) = beside_damage();
+    (2..600).for_each(|block| write_beside(&fake, &target, 5, block));
+    assert!(target.objects().counters().homed > 0, "the logs were never full");
+    all_but_the_third(&fake, target, log, [2, 2, 2, 2, 600]);
+}
+
+#[test]
+fn a_log_with_nothing_but_what_stays_and_what_cannot_be_told_of_is_not_read_again() {
+    let (fake, target, log) = beside_damage();
+    let objects = target.objects();
+    for object in [1, 2, 4, 5] {
+        fake.run(objects.set_logging(id(object), Some(Logging::Always))).unwrap();
+    }
+    let live = objects.work.borrow().meta.logs.state(log).1;
+    assert!(live > 2, "another one is in that log");
+    assert_eq!(fake.run(objects.take_home()).unwrap(), 0);
+    assert_eq!(full_logs(&target), []);
+    all_but_the_third(&fake, target, log, [2; 5]);
 }

@@ -6,7 +6,7 @@ use crate::object::testing::{self, again, id, read};
 use crate::object::{How, Placement};
 use forebay_env::{Buffer, Device};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Kind, Result};
 use std::rc::Rc;
 
 /// How many objects have a snapshot.
@@ -70,18 +70,23 @@ fn what_one_change_of_a_record_puts_somewhere_another_one_behind_it_lets_go() {
     }
 }
 
+/// Writes a record that removes object 1, and that says that so many blocks of `data` follow it, to its place in a log.
+fn plant(fake: &Fake, target: &Target, stamp: &Stamp, data: u32) {
+    let at = target.objects().work().meta.logs.at(stamp.group, stamp.block);
+    let mut bytes = encode(&[Change::Remove { id: id(1) }]).unwrap();
+    finish(&mut bytes, stamp, data);
+    let mut buffer = Buffer::alone(BLOCK).unwrap();
+    buffer[..bytes.len()].copy_from_slice(&bytes);
+    fake.run(fake.disk.write(BLOCK * at, buffer)).1.unwrap();
+}
+
 /// Writes a record that removes object 1 to where a log has not been filled again, or where its next record would
 /// begin, as users could whose bytes lie there. How many objects there are after opening.
 fn after_planting(stamp: impl FnOnce(&Target) -> Stamp) -> usize {
     let (fake, target) = testing::device(Bytes::mib(64));
     fake.run(target.objects().create(id(1), Vec::new())).unwrap();
     let stamp = stamp(&target);
-    let at = target.objects().work().meta.logs.at(stamp.group, stamp.block);
-    let mut bytes = encode(&[Change::Remove { id: id(1) }]).unwrap();
-    finish(&mut bytes, &stamp, 0);
-    let mut buffer = Buffer::alone(BLOCK).unwrap();
-    buffer[..bytes.len()].copy_from_slice(&bytes);
-    fake.run(fake.disk.write(BLOCK * at, buffer)).1.unwrap();
+    plant(&fake, &target, &stamp, 0);
     let target = again(&fake, target);
     fake.run(target.objects().list(1, 0, 9)).unwrap().len()
 }
@@ -110,4 +115,22 @@ fn nobody_who_knows_all_but_the_mark_of_a_target_can_write_what_counts_as_a_reco
     assert_eq!(after_planting(next), 0, "it would count, but for the mark");
     let target_instead = |target: &Target| Stamp { mark: target.objects().core.target_id(), ..next(target) };
     assert_eq!(after_planting(target_instead), 1);
+}
+
+#[test]
+fn a_lost_write_is_said_also_where_it_leaves_a_record_of_before_whose_blocks_hide_what_came_since() {
+    let (fake, target) = testing::device(Bytes::mib(64));
+    (1..=4).for_each(|n| fake.run(target.objects().create(id(n), Vec::new())).unwrap());
+    let next = next(&target);
+    let core = &target.objects().core;
+    let log = core.with_objects(|record| record.logs.iter().find(|log| log.group == next.group).copied());
+    let first = log.map_or(0, |log| log.filled);
+    assert!((3..=7).contains(&(next.block - first)), "records since the checkpoint: {first} to {}", next.block);
+    // What was at the first one's place before the log was emptied.
+    plant(&fake, &target, &Stamp { epoch: core.epoch() - 1, block: first, ..next }, 7);
+    drop(target);
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let error = fake.run(target.objects().ready()).unwrap_err();
+    assert!(error.kind == Kind::Device && error.message.contains("acknowledged"), "{error}");
 }

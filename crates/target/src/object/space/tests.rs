@@ -197,3 +197,17 @@ fn a_group_is_given_away_when_it_is_wholly_free() {
     space.remove(2);
     assert_eq!((space.free(), space.capacity()), (data(), data()));
 }
+
+#[test]
+fn a_group_whose_row_was_read_has_not_changed_before_something_of_it_is_taken_given_or_set() {
+    let mut space = Space::new(layout());
+    (2..6).for_each(|group| space.add(group, Some(&[(0, 10), (20, 5)])));
+    space.add(6, None);
+    assert_eq!((space.changed_groups(), space.changed_runs()), (1, 1), "it has no row yet");
+    assert_eq!(space.changed_rows(&[]), [(6, vec![(0, data() as u32)])]);
+    assert!(space.claim(Run { at: first(2), blocks: 10 }));
+    space.give(Run { at: first(3) + 10, blocks: 10 });
+    space.set(4, &[(7, 1)]);
+    assert_eq!((space.changed_groups(), space.changed_runs()), (3, 3));
+    assert_eq!(space.changed_rows(&[]), [(2, vec![(20, 5)]), (3, vec![(0, 25)]), (4, vec![(7, 1)])]);
+}

@@ -1,8 +1,8 @@
 use crate::Target;
 use crate::fake::Fake;
 use crate::object::Placement;
-use crate::object::rows::BLOCK;
-use crate::object::testing::{self, again};
+use crate::object::rows::{BLOCK, Key};
+use crate::object::testing::{self, again, id};
 use forebay_model::{Bytes, ObjectId};
 use std::rc::Rc;
 use std::time::Duration;
@@ -67,4 +67,31 @@ fn what_is_damaged_stays_and_the_rest_changes_places() {
     let wrong = (0..14).filter(|n| read(*n).is_err()).count();
     assert!(wrong <= 1, "{wrong} blocks cannot be read");
     assert!((0..14).all(|n| read(n).map_or(true, |bytes| bytes.iter().all(|byte| *byte == n as u8 + 1))));
+}
+
+#[test]
+fn what_cannot_be_told_of_stays_and_what_lies_beside_it_changes_places() {
+    let (fake, target) = testing::device(Bytes::mib(64));
+    let objects = target.objects();
+    objects.work_mut().tending = true;
+    // A leaf for each row.
+    objects.set_leaf_split(Bytes(64));
+    fake.run(async {
+        for n in 1..=3 {
+            objects.create(id(n), Vec::new()).await.unwrap();
+            objects.write(target.stream(), id(n), 0, &[n as u8; 4096], Placement::Log).await.unwrap();
+        }
+        objects.checkpoint().await.unwrap();
+    });
+    let (log, filled) = objects.work().meta.logs.fullest(false, 1)[0];
+    let state = || objects.work().meta.logs.state(log);
+    assert_eq!(state(), (filled, 3), "all of them lie in one log");
+    let leaf = objects.work().meta.tree.leaf_of(Key::logged(id(2), 0)).unwrap();
+    objects.work_mut().meta.tree.shrink(0);
+    fake.disk.lose(BLOCK * leaf.place.at);
+    fake.run(objects.swap(log, filled, false)).unwrap();
+    assert_eq!((state().1, objects.counters().swapped, objects.redirected()), (1, 2, BLOCK * 3));
+    assert!(testing::read(&fake, &target, 1) == [1; 4096] && testing::read(&fake, &target, 3) == [3; 4096]);
+    fake.disk.find_again();
+    assert!(testing::read(&fake, &target, 2) == [2; 4096]);
 }

@@ -30,7 +30,7 @@ impl Device {
     /// Makes what has changed durable; the leaves as they are named then.
     fn cut(&mut self, tree: &mut Tree, named: &[LeafRecord]) -> Vec<LeafRecord> {
         assert_eq!(tree.sums, Sums::of(&tree.leaves, tree.split), "what is kept up is what a count gives");
-        let expected = tree.cut_blocks();
+        let (expected, names) = (tree.cut_blocks(), tree.named_then());
         let mut next = self.next;
         let cut = tree.cut(|blocks| {
             next += u64::from(blocks);
@@ -39,6 +39,9 @@ impl Device {
         let cut = cut.expect("there is room");
         assert!(next - self.next <= expected, "{} blocks instead of {expected}", next - self.next);
         self.next = next;
+        let named_now: usize = cut.leaves.iter().map(|leaf| postcard::to_stdvec(leaf).unwrap().len()).sum();
+        assert_eq!(tree.named(), named_now as u64);
+        assert!(tree.named() <= names, "{} bytes of names instead of {names}", tree.named());
         for (at, bytes) in cut.writes {
             assert!(bytes.len() <= LEAF_SPLIT + 8192, "a leaf of {} bytes", bytes.len());
             assert!(self.leaves.insert(at, bytes).is_none(), "a leaf is overwritten");
@@ -212,5 +215,55 @@ fn a_cut_that_finds_no_room_leaves_everything_as_it_was() {
             }
         }
         compare(&device, &mut Tree::new(TARGET, &named), &model, Key::FIRST, Key::end_of(ObjectId::LAST));
+    });
+}
+
+#[test]
+fn what_was_cut_and_not_written_is_cut_again_and_what_lay_there_before_is_left_only_then() {
+    let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
+    let key = |n: u64| Key::head(ObjectId { volume: 1, object: n });
+    (0..300).for_each(|n| drop(tree.put(key(n), Row::Attribute(vec![1; 1000]))));
+    let named = device.cut(&mut tree, &[]);
+    tree.written();
+    (0..300).step_by(7).for_each(|n| drop(tree.put(key(n), Row::Attribute(vec![2; 1000]))));
+    let mut next = 1 << 40;
+    let lost = tree.cut(|blocks| {
+        next += u64::from(blocks);
+        Ok(next - u64::from(blocks))
+    });
+    let lost = lost.unwrap();
+    let mut given: Vec<u64> = tree.uncut(lost.left).iter().map(|place| place.at).collect();
+    given.sort_unstable();
+    assert_eq!(given, lost.writes.iter().map(|(at, _)| *at).collect::<Vec<u64>>());
+    tree.shrink(0);
+    // This looks at what is left, too.
+    let named = device.cut(&mut tree, &named);
+    let row = |n: u64| Row::Attribute(vec![if n.is_multiple_of(7) { 2 } else { 1 }; 1000]);
+    let rows: Rows = (0..300).map(|n| (key(n), row(n))).collect();
+    compare(&device, &mut Tree::new(TARGET, &named), &rows, Key::FIRST, key(300));
+    assert_eq!(device.leaves.len(), named.len(), "leaves that nobody names");
+}
+
+#[test]
+fn rows_that_are_put_before_a_cut_take_no_more_than_was_said() {
+    each(40, |random| {
+        let (mut device, mut tree) = (Device::default(), Tree::new(TARGET, &[]));
+        let free = |random: &Chance| Row::Free(vec![(1, 1); random.below(60) as usize]);
+        for group in 0..random.below(1000) as u32 {
+            tree.put(Key::free(group), free(random));
+        }
+        device.cut(&mut tree, &[]);
+        tree.written();
+        let row = |_| (Key::free(random.below(1200) as u32), free(random));
+        let rows: Rows = (0..1 + random.below(300)).map(row).collect();
+        let weight = rows.values().map(Row::weight).sum();
+        let most = tree.blocks_for(Key::free(0), Key::free(u32::MAX), rows.len(), weight);
+        rows.into_iter().for_each(|(key, row)| drop(tree.put(key, row)));
+        let mut taken = 0;
+        let cut = tree.cut(|blocks| {
+            taken += u64::from(blocks);
+            Ok(taken)
+        });
+        assert!(cut.is_ok() && taken <= most, "{taken} blocks instead of {most}");
     });
 }

@@ -3,6 +3,7 @@ use super::{BLOCK, Durability, How, Placement};
 use crate::Target;
 use crate::fake::Fake;
 use crate::object::Scope;
+use crate::object::rows::Quota;
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Kind};
 
@@ -109,4 +110,26 @@ fn what_is_lost_is_damaged_until_it_is_written_and_what_is_beside_it_is_as_it_wa
     }
     let missing = fake.run(objects.lose(target.stream(), id(77), 0, block)).unwrap_err();
     assert_eq!(missing.kind, Kind::Missing, "{missing}");
+}
+
+#[test]
+fn what_is_punched_or_cut_within_a_hole_takes_no_block_and_so_cannot_pass_a_quota() {
+    let (fake, target) = device(Bytes::mib(64));
+    let (objects, block) = (target.objects(), BLOCK.0);
+    write(&fake, &target, 1, 9 * block, &bytes(1), How { placement: Placement::Home, ..How::default() });
+    fake.run(objects.set_quota(1, Quota { hard_bytes: block, ..Quota::default() })).unwrap();
+    let blocks = || fake.run(objects.head(id(1))).unwrap().blocks;
+    (0..9).for_each(|n| fake.run(objects.punch(id(1), n * block + 1, 1)).unwrap());
+    fake.run(objects.punch(id(1), 2 * block + 5, 3 * block)).unwrap();
+    assert_eq!(blocks(), 1);
+    // One edge in a hole, and one in what is there, which has less then.
+    fake.run(objects.punch(id(1), 8 * block + 5, block)).unwrap();
+    assert_eq!(blocks(), 1);
+    let mut expected = [vec![0; 9 * block as usize], bytes(1)].concat();
+    expected[8 * block as usize + 5..9 * block as usize + 5].fill(0);
+    assert!(read(&fake, &target, 1) == expected);
+    fake.run(objects.truncate(id(1), 5 * block + 7)).unwrap();
+    assert_eq!(blocks(), 0);
+    let target = again(&fake, target);
+    assert!(read(&fake, &target, 1) == vec![0; 5 * block as usize + 7]);
 }
