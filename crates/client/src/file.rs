@@ -97,6 +97,9 @@ struct State {
     failed: Option<Error>,
     /// What was taken to be written and is not, or not wholly: it is not read either.
     unwritten: Ranges,
+    /// Why a write failed while others had the file open: what it began is ended by whoever has its locks, and who is alone
+    /// takes none.
+    begun: Option<Error>,
     ahead: Ahead,
 }
 
@@ -155,6 +158,7 @@ impl FileEngine {
             acknowledged: size,
             failed: None,
             unwritten: Ranges::default(),
+            begun: None,
             ahead: Ahead::default(),
         };
         let file = File {
@@ -238,7 +242,22 @@ impl FileEngine {
     /// Ends what others began in the file and left, also while others write it: what is read from now on stays until somebody
     /// writes it.
     pub async fn end_left(&self) -> Result<()> {
-        self.to_its_end(|file| async move { file.reach.end_left().await }).await
+        self.to_its_end(|file| async move {
+            file.reach.end_left().await?;
+            file.look_how_long().await
+        })
+        .await
+    }
+
+    /// Ends the cut that somebody who is gone began and left, before anything is written beside others.
+    pub(crate) async fn end_left_cut(&self) -> Result<()> {
+        self.to_its_end(|file| async move {
+            match file.reach.end_left_cut().await? {
+                true => file.look_how_long().await,
+                false => Ok(()),
+            }
+        })
+        .await
     }
 
     /// Cuts the file, or lengthens it with a hole, durably; what is written meanwhile is written then.
@@ -286,6 +305,12 @@ impl FileEngine {
     /// Whether something that was to be written later was not.
     pub fn has_failed(&self) -> bool {
         self.file.state.borrow().failed.is_some()
+    }
+
+    /// An error if a write failed while others had the file open: then it may only be left to be mended, as by a client that
+    /// died, since who is alone with it next would take parity for right that is not.
+    pub fn check_ended(&self) -> Result<()> {
+        self.file.check_ended()
     }
 
     /// Whether nothing is kept of the file.
@@ -347,6 +372,17 @@ impl File {
             state.size = if self.reach.is_alone() { size.max(state.size) } else { size };
         }
         Ok(Bytes(self.state.borrow().size))
+    }
+
+    /// It may be shorter than it was when it was opened: what is written behind its end makes it longer again.
+    async fn look_how_long(&self) -> Result<()> {
+        let _turn = self.saying.hold(1).await;
+        let size = self.reach.components.length().await?.0;
+        let mut state = self.state.borrow_mut();
+        if !self.reach.is_alone() {
+            (state.size, state.sent, state.acknowledged) = (size, size, size);
+        }
+        Ok(())
     }
 
     /// Waits while the file is cut, and keeps it from being.

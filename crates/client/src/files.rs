@@ -256,6 +256,7 @@ impl Files {
         others: bool,
     ) -> Result<(FileEngine, Option<Holding>)> {
         let write = written.is_some();
+        let is_beside = written.is_some_and(|written| !written.is_upkeep()) && options.sharing == Sharing::Beside;
         let shared = match &coming {
             Some(coming) => coming.sharing().await?,
             None => Sharing::Beside,
@@ -289,6 +290,10 @@ impl Files {
             env.clock.clone(),
         )
         .await?;
+        if is_beside {
+            // Who is gone may have been alone, and cutting it; who comes otherwise waits until it is mended.
+            engine.end_left_cut().await?;
+        }
         let holding = coming.map(|coming| coming.came(engine.clone()));
         Ok((engine, holding))
     }
@@ -478,6 +483,7 @@ impl File {
             return closed;
         };
         engine.flush().await?;
+        engine.check_ended()?;
         let length = engine.length().await?;
         let closed = written.close(Some(length)).await;
         if let Some(holding) = holding {

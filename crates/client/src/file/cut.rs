@@ -5,8 +5,9 @@ use super::components::{Intent, Redo, is_lost_or_damaged};
 use super::mend::Locked;
 use super::reach::Reach;
 use super::together::all;
-use forebay_model::layout::parity;
+use forebay_model::layout::address::Place;
 use forebay_model::layout::update::Extent;
+use forebay_model::layout::{Raid, parity};
 use forebay_model::{Bytes, Error, Result};
 use std::rc::Rc;
 
@@ -29,6 +30,38 @@ impl Reach {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Ends the cut that somebody began and left, before anything is written beside others: ended later, under the lock of some
+    /// stripe, it would take away what was written behind its end meanwhile. Whether there was one.
+    pub(super) async fn end_left_cut(self: &Rc<Self>) -> Result<bool> {
+        if self.striping.raid() != Raid::Five || self.left_cuts().await?.is_empty() {
+            return Ok(false);
+        }
+        // What it still has under way comes to nothing.
+        self.components.shut_out().await?;
+        for place in self.left_cuts().await? {
+            drop(self.lock(place).await?);
+        }
+        Ok(true)
+    }
+
+    /// Where the stripes begin in which cuts end that others began and did not end.
+    async fn left_cuts(&self) -> Result<Vec<Place>> {
+        let asked: Vec<u32> = (0..self.striping.components()).filter(|one| self.is_asked(*one)).collect();
+        let mut places = Vec::new();
+        for found in all(asked.iter().map(|component| self.components.intents(*component))).await {
+            let intents = match found {
+                // Who needs it finds that out.
+                Err(error) if is_lost_or_damaged(&error) => continue,
+                found => found?,
+            };
+            for (_, intent) in intents.iter().filter(|(_, intent)| intent.cut.is_some()) {
+                self.check_intent(intent)?;
+                places.push(self.place_of(intent));
+            }
+        }
+        Ok(places)
     }
 
     /// The parity of the stripe in which a file of `size` ends; `None` if it ends with a stripe, or has no parity that

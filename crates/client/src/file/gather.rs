@@ -4,18 +4,18 @@
 use super::components::Slice;
 use super::room::Held;
 use super::rope::Rope;
-use bytes::BytesMut;
 
 /// What is smaller is copied together, so that requests do not consist of crumbs.
 const SMALL: usize = 16 << 10;
-/// What is copied together is so large then.
+/// What is copied together is so large then, at most.
 const TOGETHER: usize = 64 << 10;
 
 /// A run of bytes of the file.
 pub(super) struct Gather {
     pub(super) from: u64,
     rope: Rope,
-    small: BytesMut,
+    /// What is copied together, and not yet in the rope.
+    small: Vec<u8>,
     held: Held,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Gathered {
 
 impl Gather {
     pub(super) fn new(from: u64, bytes: Slice, held: Held) -> Gather {
-        let mut gather = Gather { from, rope: Rope::default(), small: BytesMut::new(), held };
+        let mut gather = Gather { from, rope: Rope::default(), small: Vec::new(), held };
         gather.add(bytes);
         gather
     }
@@ -39,6 +39,11 @@ impl Gather {
 
     pub(super) fn end(&self) -> u64 {
         self.from + self.length()
+    }
+
+    /// The room that it has.
+    pub(super) fn room(&self) -> u64 {
+        self.held.bytes()
     }
 
     /// More, right behind the end.
@@ -53,9 +58,9 @@ impl Gather {
             self.rope.push(bytes);
             return;
         }
-        if self.small.is_empty() {
-            self.small.reserve(TOGETHER);
-        }
+        // Of writes here and there each is alone in its run, and has no more memory than it has bytes.
+        let most = if self.length() == 0 { bytes.len() } else { TOGETHER };
+        self.small.reserve_exact(most.saturating_sub(self.small.len()));
         self.small.extend_from_slice(&bytes);
         if self.small.len() + SMALL > TOGETHER {
             self.together();
@@ -63,7 +68,12 @@ impl Gather {
     }
 
     fn together(&mut self) {
-        self.rope.push(self.small.split().freeze());
+        let mut small = std::mem::take(&mut self.small);
+        // All its memory stays until the last of it is written, and only its bytes have room: not much more than these.
+        if small.len() < small.capacity() / 2 {
+            small.shrink_to_fit();
+        }
+        self.rope.push(Slice::from(small));
     }
 
     /// Takes the first `length` bytes.
@@ -71,7 +81,12 @@ impl Gather {
         self.together();
         let (from, bytes) = (self.from, self.rope.take(length));
         self.from += bytes.length();
-        let held = self.held.split(bytes.length());
+        // The last of a run has all the room that is left of it.
+        let room = if self.length() == 0 { u64::MAX } else { bytes.length() };
+        let held = self.held.split(room);
         Gathered { from, bytes, held }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -266,7 +266,7 @@ impl Reach {
     /// then all of it is made of the others, as far as the component goes.
     async fn make_good(self: &Rc<Self>, extent: Extent, bytes: &Slice) -> Result<()> {
         let Extent { place: Place { component, at }, length } = extent;
-        match self.write(extent.place, vec![bytes.clone()], Durability::Durable).await {
+        match self.write_durably(extent.place, bytes.clone()).await {
             Err(error) if error.kind == Kind::Damaged => {}
             written => return written,
         }
@@ -274,7 +274,15 @@ impl Reach {
         let (from, to) = (at.align_down(GRAIN), (at + length).align_up(GRAIN).min(size).max(at + length));
         let blocks = Extent { place: Place { component, at: from }, length: to - from };
         let bytes = self.made_of_others(blocks).await?;
-        self.write(blocks.place, vec![bytes], Durability::Durable).await
+        self.write_durably(blocks.place, bytes).await
+    }
+
+    /// Writes durably, as much at once as a component takes: what is made of the others is right piece by piece.
+    async fn write_durably(&self, place: Place, bytes: Slice) -> Result<()> {
+        for (place, piece) in pieces(place, bytes) {
+            self.write(place, vec![piece], Durability::Durable).await?;
+        }
+        Ok(())
     }
 
     /// A part of a component, made of the others. Where some are damaged and some away, damage is said of what can be told apart further,
@@ -432,7 +440,7 @@ impl Reach {
     pub(super) async fn write_all(&self, writes: Vec<(Place, Slice)>) -> Result<()> {
         let writes: Vec<_> = writes.into_iter().filter(|(place, _)| self.is_written(place.component)).collect();
         let places: Vec<Place> = writes.iter().map(|(place, _)| *place).collect();
-        let asked = writes.into_iter().map(|(place, bytes)| self.write(place, vec![bytes], Durability::Durable));
+        let asked = writes.into_iter().map(|(place, bytes)| self.write_durably(place, bytes));
         for (place, written) in places.into_iter().zip(all(asked).await) {
             match written {
                 Err(error) if is_lost_or_damaged(&error) => self.give_up(place.component, &error).await?,
@@ -481,6 +489,21 @@ fn gone(extent: Extent, error: Error) -> Part {
     Part { bytes: Slice::from(vec![0; extent.length.0 as usize]), gone: vec![Gone { extent, error }] }
 }
 
+/// Bytes of a component in pieces that it takes at once, cut between blocks: one that is damaged takes no part of itself.
+pub(super) fn pieces(place: Place, mut bytes: Slice) -> impl Iterator<Item = (Place, Slice)> {
+    let mut at = place.at;
+    std::iter::from_fn(move || {
+        let most = match bytes.len() as u64 > MOST_AT_ONCE.0 {
+            true => (at + MOST_AT_ONCE).align_down(GRAIN) - at,
+            false => MOST_AT_ONCE,
+        };
+        let piece = bytes.split_to(bytes.len().min(most.0 as usize));
+        let begin = at;
+        at += Bytes(piece.len() as u64);
+        (!piece.is_empty()).then_some((Place { at: begin, ..place }, piece))
+    })
+}
+
 /// With zeros behind the end of a component.
 pub(super) fn padded(bytes: Slice, length: Bytes) -> Slice {
     if bytes.len() as u64 == length.0 {
@@ -491,3 +514,6 @@ pub(super) fn padded(bytes: Slice, length: Bytes) -> Slice {
     whole.resize(length.0 as usize, 0);
     Slice::from(whole)
 }
+
+#[cfg(test)]
+mod tests;

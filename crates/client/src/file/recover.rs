@@ -1,6 +1,6 @@
 //! After a client that wrote a file died: what it had begun is ended, and what it had not acknowledged is cut off.
 
-use super::components::{Components, Intent, is_lost, is_lost_or_damaged};
+use super::components::{Components, Intent, is_lost_or_damaged};
 use super::options::Options;
 use super::reach::Reach;
 use super::together::to_its_end;
@@ -64,7 +64,7 @@ impl Reach {
     }
 
     /// Where that begins which an intent is about.
-    fn place_of(&self, intent: &Intent) -> Place {
+    pub(super) fn place_of(&self, intent: &Intent) -> Place {
         let copies = intent.agree.first().map(|extent| extent.place);
         copies.unwrap_or_else(|| self.striping.unit_of(intent.stripe, 0))
     }
@@ -80,7 +80,8 @@ async fn make_whole(reach: Rc<Reach>) -> Result<Recovered> {
         }
         match reach.components.intents(component).await {
             Ok(intents) => left.extend(intents.into_iter().map(|(id, intent)| (component, id, intent))),
-            Err(error) if is_lost(&error) => reach.give_up(component, &error).await?,
+            // What was intended beside it is beside another one, or nothing is made of what it has.
+            Err(error) if is_lost_or_damaged(&error) => reach.give_up(component, &error).await?,
             Err(error) => return Err(error),
         }
     }
@@ -95,9 +96,12 @@ async fn make_whole(reach: Rc<Reach>) -> Result<Recovered> {
     // Without parity some of what was not acknowledged may be there, and buffered: what is read from now on stays.
     for component in (0..reach.striping.components()).filter(|component| !reach.has_missed(*component)) {
         match reach.components.flush(component).await {
-            Err(error) if is_lost(&error) => reach.give_up(component, &error).await?,
+            Err(error) if is_lost_or_damaged(&error) => reach.give_up(component, &error).await?,
             flushed => flushed?,
         }
     }
     Ok(Recovered { ended, size })
 }
+
+#[cfg(test)]
+mod tests;

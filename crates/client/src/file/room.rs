@@ -75,6 +75,11 @@ impl Room {
 }
 
 impl Held {
+    /// How many.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Takes room for some of its bytes apart.
     pub(super) fn split(&mut self, bytes: u64) -> Held {
         let bytes = bytes.min(self.bytes);

@@ -21,13 +21,15 @@ impl File {
         flushed
     }
 
-    /// What is read and written may be kept from then on: as others left it, it is looked at anew.
+    /// What is read and written may be kept from then on: as others left it, it is looked at anew. Not after a write that
+    /// failed, for who is alone takes no locks, and so would not see what it began.
     pub(super) async fn unshare(self: &Rc<Self>) -> Result<()> {
         let _uses = self.uses.everything().await;
         if self.reach.is_alone() {
             return Ok(());
         }
         let _quiet = self.order.everything().await;
+        self.check_ended()?;
         self.reach.look().await?;
         let size = self.reach.components.length().await?.0;
         let mut state = self.state.borrow_mut();

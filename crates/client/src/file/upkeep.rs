@@ -2,7 +2,7 @@
 //! a component that is lost. Both go on from any place, and others may use the file meanwhile if all of them take locks.
 
 use super::components::{Slice, is_lost_or_damaged};
-use super::mend::{Gone, Locked, Part, padded};
+use super::mend::{Gone, Locked, Part, padded, pieces};
 use super::together::all;
 use super::{File, FileEngine, joined};
 use forebay_model::layout::address::Place;
@@ -358,7 +358,9 @@ impl File {
         let (components, mut written, mut lost) = (&self.reach.components, Bytes::ZERO, Bytes::ZERO);
         if part.bytes.iter().any(|byte| *byte != 0) {
             written = Bytes(part.bytes.len() as u64);
-            components.write(place.component, place.at, vec![part.bytes], Durability::Buffered).await?;
+            for (place, piece) in pieces(place, part.bytes) {
+                components.write(place.component, place.at, vec![piece], Durability::Buffered).await?;
+            }
         }
         for Gone { extent: Extent { place, length }, .. } in part.gone {
             components.lose(place.component, place.at, length).await?;
@@ -391,3 +393,6 @@ fn before(size: Bytes, ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let cut = ranges.into_iter().map(|range| range.start..range.end.min(size.0));
     joined(cut.filter(|range| !range.is_empty()))
 }
+
+#[cfg(test)]
+mod tests;

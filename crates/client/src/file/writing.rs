@@ -13,6 +13,9 @@ use forebay_model::{Bytes, Error, Result};
 use std::ops::Range;
 use std::rc::Rc;
 
+/// What a run of bytes that is under way takes beside them, in memory and in requests: many of a few bytes are bounded, too.
+const OF_A_RUN: u64 = 4096;
+
 impl File {
     pub(super) async fn write_behind(self: &Rc<Self>, offset: u64, mut bytes: Slice) -> Result<()> {
         let mut at = offset;
@@ -20,11 +23,13 @@ impl File {
             self.check_failed()?;
             let part = bytes.split_to(bytes.len().min(self.reach.options.gather.0.max(1) as usize));
             let length = part.len() as u64;
-            if !self.writing.fits(length) {
+            let goes_on = self.state.borrow().gather.as_ref().is_some_and(|gather| gather.end() == at);
+            let room = if goes_on { length } else { length + OF_A_RUN };
+            if !self.writing.fits(room) {
                 // What is gathered has room that only its being written gives back.
                 self.send_all();
             }
-            let held = self.writing.hold(length).await;
+            let held = self.writing.hold(room).await;
             self.gather(at, part, held);
             at += length;
         }
@@ -120,7 +125,7 @@ impl File {
 
     /// Has written what is gathered if somebody waits for its room, and nothing else gives any back.
     fn send_if_awaited(self: &Rc<Self>) {
-        let gathered = self.state.borrow().gather.as_ref().map_or(0, Gather::length);
+        let gathered = self.state.borrow().gather.as_ref().map_or(0, Gather::room);
         if self.writing.is_stuck(gathered) {
             self.send_all();
         }
@@ -135,11 +140,16 @@ impl File {
         let ticket = self.order.enter(self.stripes(&range), true);
         ticket.granted().await;
         let before = Before { size: LARGEST.0, acknowledged: LARGEST.0 };
-        self.reach.put(offset, bytes.into(), before).await?;
-        self.grown(range.end).await?;
+        let written = match self.reach.put(offset, bytes.into(), before).await {
+            Ok(()) => self.grown(range.end).await,
+            failed => failed,
+        };
         let mut state = self.state.borrow_mut();
-        state.size = state.size.max(range.end);
-        Ok(())
+        match &written {
+            Ok(()) => state.size = state.size.max(range.end),
+            Err(error) => drop(state.begun.get_or_insert_with(|| error.clone())),
+        }
+        written
     }
 
     /// Says that the file is so long at least. One at a time: of what is said at the same time, the last would count.
@@ -155,6 +165,14 @@ impl File {
     pub(super) fn check_failed(&self) -> Result<()> {
         let failed = self.state.borrow().failed.clone();
         failed.map_or(Ok(()), |error| Err(error.of("nothing is written until the file is opened again")))
+    }
+
+    /// Whether all that was begun while others had the file open was ended.
+    pub(super) fn check_ended(&self) -> Result<()> {
+        let begun = self.state.borrow().begun.clone();
+        begun.map_or(Ok(()), |error| {
+            Err(error.of("a write beside others failed and is ended before anybody is alone with the file"))
+        })
     }
 
     /// What is not to be relied on after a write of this failed: with parity, nothing that may be made of it.

@@ -135,6 +135,11 @@ impl Written {
         self.opening.clone()
     }
 
+    /// Whether it is to mend, rebuild, scrub or move it.
+    pub(super) fn is_upkeep(&self) -> bool {
+        self.upkeep
+    }
+
     /// The manager did not open it, so nothing is left unfinished.
     pub(super) fn refused(mut self) {
         self.is_closed = true;

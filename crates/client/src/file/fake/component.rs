@@ -25,6 +25,8 @@ pub(super) struct Component {
     /// How often it lost its buffers.
     pub(super) restarts: u64,
     pub(super) intents: BTreeMap<u64, (Intent, u64)>,
+    /// None of what was intended beside it can be read.
+    pub(super) intents_damaged: bool,
     pub(super) delay: Duration,
     /// Its node says that its device has become slow.
     pub(super) slow: bool,
@@ -53,6 +55,14 @@ impl Component {
             left.add(range.start.max(end).min(range.end)..range.end);
         }
         self.damaged = left;
+    }
+
+    /// What was intended beside it, and by whom.
+    pub(super) fn intents(&self, component: u32) -> Result<&BTreeMap<u64, (Intent, u64)>> {
+        match self.intents_damaged {
+            true => Err(Error::damaged(format!("what was intended beside component {component} is damaged"))),
+            false => Ok(&self.intents),
+        }
     }
 
     pub(super) fn make_durable(&mut self) {
@@ -104,6 +114,11 @@ impl World {
     /// What tells of its bytes cannot be read.
     pub(in crate::file) fn forget(&self, component: u32) {
         self.components.borrow_mut()[component as usize].unknown = true;
+    }
+
+    /// What was intended beside it cannot be read any more, and its bytes can.
+    pub(in crate::file) fn damage_intents(&self, component: u32) {
+        self.components.borrow_mut()[component as usize].intents_damaged = true;
     }
 
     pub(in crate::file) fn set_delay(&self, component: u32, delay: Duration) {

@@ -114,6 +114,9 @@ impl Components for Link {
         self.change(component, move |world, one| {
             let (now, most) = world.writing.get();
             world.writing.set((now.saturating_sub(length), most));
+            if length > MOST_AT_ONCE.0 {
+                return Err(Error::usage(format!("{length} bytes at once are too many for a component")));
+            }
             if one.full {
                 return Err(Error::new(Kind::Full, format!("component {component} has no room")));
             }
@@ -197,7 +200,7 @@ impl Components for Link {
                 time.sleep(Duration::from_micros(20)).await;
             }
             let components = world.components.borrow();
-            let left = components[component as usize].intents.iter();
+            let left = components[component as usize].intents(component)?.iter();
             let left = left.filter(|(_, (intent, _))| intent.stripe == stripe);
             let left = left.map(|(id, (intent, _))| (IntentId(*id), intent.clone())).collect();
             Ok(Lock { guard: Box::new(guard), left })
@@ -232,7 +235,7 @@ impl Components for Link {
             world.fence();
             world.check_reach(component, client, true)?;
             let components = world.components.borrow();
-            let left = components[component as usize].intents.iter();
+            let left = components[component as usize].intents(component)?.iter();
             let left = left.filter(|(_, (_, of))| *of != client);
             Ok(left.map(|(id, (intent, _))| (IntentId(*id), intent.clone())).collect())
         })

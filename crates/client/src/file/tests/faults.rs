@@ -548,6 +548,59 @@ fn what_a_failed_write_left_open_is_no_source_for_what_is_damaged_beside_it() {
 }
 
 #[test]
+fn nobody_is_alone_with_a_file_of_which_a_write_beside_others_failed_before_that_is_ended() {
+    let world = World::new(five_wide(), 13);
+    let open = Open::new(&world, tight(false));
+    let bytes = some(&world.chance, 8 * UNIT);
+    open.write(0, bytes.clone());
+    open.engine.check_ended().expect("nothing failed");
+    // New bytes of the first unit are there, and the parity has none of them.
+    world.set_full(4, true);
+    let few = Slice::from(some(&world.chance, 100));
+    let failed = open.try_run(|file| async move { file.write_at(Bytes::ZERO, few).await });
+    assert_eq!(failed.expect("it lives").expect_err("it has no room").kind, Kind::Full);
+    world.set_full(4, false);
+    let alone = open.try_run(|file| async move { file.unshare().await });
+    assert_eq!(alone.expect("it lives").expect_err("what it began is not ended").kind, Kind::Full);
+    assert!(open.engine.is_shared());
+    assert_eq!(open.engine.check_ended().expect_err("it is left to be mended").kind, Kind::Full);
+    // With its lock, what is damaged is made of a parity that agrees.
+    world.damage(1, 0..UNIT);
+    assert!(open.all()[100..] == bytes[100..]);
+    world.check();
+}
+
+#[test]
+fn a_cut_that_somebody_left_takes_nothing_away_that_others_write_behind_it() {
+    let mut left = 0;
+    for steps in 0..200 {
+        let world = World::new(five_wide(), steps);
+        let gone = Open::new(&world, tight(true));
+        gone.write(0, some(&world.chance, 40 * UNIT));
+        gone.flush();
+        world.crash_after.set(Some(steps));
+        let cut = gone.try_run(|file| async move { file.truncate(Bytes(100)).await });
+        if cut.is_some() {
+            break;
+        }
+        let open = Open::new(&world, tight(false));
+        // It is gone for long: what it had under way is done or not.
+        world.run(&open.link, open.link.shut_out()).expect("it lives").expect("it is told");
+        open.run(|file| async move { file.end_left_cut().await });
+        let new = some(&world.chance, 100);
+        open.write(30 * UNIT, new.clone());
+        let other = Open::new(&world, tight(false));
+        other.run(|file| async move { file.end_left().await });
+        assert!(other.read(30 * UNIT, 100) == new, "cut for {steps} steps");
+        recovered(&world);
+        world.check();
+        assert!(Open::new(&world, tight(true)).read(30 * UNIT, 100) == new, "cut for {steps} steps, and mended");
+        left += 1;
+    }
+    assert!(left >= 5, "it was left {left} times");
+}
+
+#[test]
 fn a_component_that_loses_its_buffers_while_it_is_rebuilt_is_not_whole_however_often_it_is_asked() {
     let world = World::new(five_wide(), 12);
     let open = Open::new(&world, tight(true));

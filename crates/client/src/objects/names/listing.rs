@@ -120,7 +120,7 @@ impl Objects {
         Ok(listing)
     }
 
-    /// Ends bytes that nobody writes any more and that have no name; false if they are gone, or have it by now.
+    /// Ends bytes that have no name, also those that somebody writes just now; false if they are gone, or have it by now.
     pub fn remove_unfinished(&self, unfinished: &Unfinished) -> Result<bool> {
         if self.entry(&unfinished.name, &self.target_ids()?)?.is_some_and(|entry| entry.content == unfinished.place) {
             return Ok(false);
