@@ -186,17 +186,13 @@ impl Callbacks {
         self.files.get(&file).and_then(|file| file.get(&client)).is_none_or(|entry| entry.keeps == Caching::Exclusive)
     }
 
-    /// A client that has a file open to write opens it to read besides: what it was told, under a number of its own.
+    /// A client that has a file open to write opens it to read besides: what it was told, under a number of its own. That it keeps all may
+    /// only be the worst that was taken of it, so where others may have the file open it is called back.
     pub(crate) fn told_writer(&mut self, file: FileId, client: u64, now: Moment) -> Option<Callback> {
-        let entry = self.files.get_mut(&file)?.get_mut(&client).filter(|entry| entry.write)?;
-        self.serial += 1;
-        entry.serial = self.serial;
-        let is_called = entry.allowed < entry.keeps;
-        self.heard(client, now);
-        if is_called {
-            self.tell(file, client);
-        }
-        self.told(file, client)
+        let Entry { allowed, .. } = *self.files.get(&file)?.get(&client).filter(|entry| entry.write)?;
+        let may_be_others = self.is_unsure(file, client, now) || self.is_used_by_others(file, client);
+        let caching = if may_be_others { Caching::Nothing } else { allowed };
+        Some(self.put(file, client, caching, true, now))
     }
 
     /// Those who write a file are these: others that did are not any more, and may still keep what they read. Of one of them that
@@ -255,6 +251,11 @@ impl Callbacks {
             self.tell(file, client);
         }
         Callback { file, caching, serial: self.serial }
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
     }
 
     fn insert(&mut self, file: FileId, client: u64, entry: Entry) {
@@ -387,7 +388,19 @@ impl Callbacks {
         if asked.all {
             self.hear_all(client, asked, now, &uses)?;
         }
-        asked.kept.iter().try_for_each(|kept| self.hear_of(client, kept, &uses))
+        for kept in &asked.kept {
+            // Among all that it keeps is also what it has yet to give up, which answers no call.
+            if !(asked.all && self.is_to_give_up(client, kept)) {
+                self.hear_of(client, kept, &uses)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a client that was called back says that it still keeps more of a file than it was told.
+    fn is_to_give_up(&self, client: u64, kept: &Kept) -> bool {
+        let entry = self.files.get(&kept.file).and_then(|of_file| of_file.get(&client));
+        entry.is_some_and(|entry| entry.called.is_some() && kept.caching > Some(entry.allowed))
     }
 
     fn hear_of(&mut self, client: u64, kept: &Kept, uses: impl Fn(FileId) -> Result<Uses>) -> Result<()> {
@@ -432,7 +445,9 @@ impl Callbacks {
         }
         for one in &asked.kept {
             let Some(caching) = one.caching else { continue };
-            if self.told(one.file, client).is_some_and(|told| told.serial > one.serial) {
+            // Who is called back is waited for from when it was, whatever it says meanwhile, and under whichever number.
+            let is_old = self.told(one.file, client).is_some_and(|told| told.serial > one.serial);
+            if is_old || self.is_to_give_up(client, one) {
                 continue;
             }
             let uses = uses(one.file)?;
@@ -451,8 +466,17 @@ impl Callbacks {
                 continue;
             }
             let keeps = if one.write { caching } else { caching.min(Caching::Shared) };
-            let entry = Entry { keeps, allowed: keeps, serial: one.serial, write: one.write, called: None };
+            // What was taken from one of which all was known here it does not keep again before those who wait for it.
+            let known = self.files.get(&one.file).and_then(|of_file| of_file.get(&client));
+            let known = known.map_or(Caching::Nothing, |entry| entry.allowed);
+            let is_known = !one.write && !self.unheard.contains(&client);
+            let is_taken = is_known && keeps > known && self.is_wanted(one.file, now);
+            let (keeps, serial) = if is_taken { (known, self.next_serial()) } else { (keeps, one.serial) };
+            let entry = Entry { keeps, allowed: keeps, serial, write: one.write, called: None };
             self.insert(one.file, client, entry);
+            if is_taken {
+                self.tell(one.file, client);
+            }
             let others = self.files.get(&one.file).into_iter().flatten().filter(|(other, _)| **other != client);
             let mut others = others.map(|(_, other)| other.write || other.keeps > Caching::Nothing && one.write);
             if keeps > Caching::Nothing && (uses.others_write || others.any(|is_in_the_way| is_in_the_way)) {
@@ -513,8 +537,14 @@ impl Callbacks {
         silent.collect()
     }
 
+    /// What a client kept of a file and did not give up is taken from it, and whoever waited for that comes first.
+    pub(crate) fn take_silent(&mut self, file: FileId, client: u64, now: Moment) {
+        self.wanted.insert(file, now);
+        self.take(file, client);
+    }
+
     /// What a client kept of a file is taken from it.
-    pub(crate) fn take(&mut self, file: FileId, client: u64) {
+    fn take(&mut self, file: FileId, client: u64) {
         self.remove(file, client);
         self.is_unknown(client);
     }

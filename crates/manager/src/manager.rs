@@ -274,6 +274,8 @@ impl Manager {
                     if let Some(writer) = writers.iter().find(|writer| writer.is(&by) && writer.cached) {
                         let caching = if writer.alone { Caching::Exclusive } else { Caching::Nothing };
                         self.callbacks.allow(file, by.client, caching, true, now.moment)?;
+                        // That one may have called it back since, for others who have it open.
+                        self.callbacks.told_writer(file, by.client, now.moment);
                     }
                 }
                 Ok(Reply::Grant(Grant { callback: self.callbacks.told(file, by.client), ..grant }))

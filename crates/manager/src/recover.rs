@@ -236,7 +236,7 @@ pub fn recover(
     let mut besides =
         rings::make_unknown(&mut tree, &seen, &of_files, |file| state.contains_key(&keys::removals(file)))?;
     tree.name_all();
-    tree.take_newer(&of_files, &writers, &listed, is_whole);
+    tree.take_newer(&of_files, &writers, &listed, &seen.targets, is_whole);
     besides.extend(rings::take_newer(&mut tree, &seen, &of_files, &lists::ring_moves(&state)?, is_whole));
     tree.find_lacking(&of_files, &seen);
     tree.give_up_unfound();

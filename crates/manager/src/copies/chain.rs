@@ -40,7 +40,8 @@ pub struct Chain {
     changed: BTreeSet<Vec<u8>>,
     /// Of changes that count together: those that were read.
     waiting: Vec<Change>,
-    /// Inodes that were there and are not any more, with their layouts: the list of what is to be removed may not have been reached.
+    /// Inodes that were there and are not any more, with where what they are of lay: the list of what is to be removed may not have been
+    /// reached.
     gone: BTreeMap<Vec<u8>, Vec<u8>>,
     /// What is read was begun by a manager that was made anew. It says itself what it removed; what it does not have besides is of
     /// another one, of which it knew nothing.
@@ -250,7 +251,7 @@ impl Chain {
         for (key, value) in state.extract_if(range, |key, _| is_over(key)) {
             let is_gone = match key.first() {
                 Some(b'I') => true,
-                Some(&keys::LAYOUTS) => gone.contains_key(&keys::inode(FileId(keys::number(&key)))),
+                Some(&keys::RING_MOVES | &keys::LAYOUTS) => gone.contains_key(&keys::inode(FileId(keys::number(&key)))),
                 _ => false,
             };
             if is_gone && !*is_made_anew {

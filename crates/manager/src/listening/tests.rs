@@ -651,3 +651,104 @@ fn what_a_client_says_that_it_keeps_and_does_not_is_bounded_and_told_a_part_at_a
     stage.seconds(LEASE.as_secs() + 2);
     assert_eq!(stage.manager.callbacks.taken_of(liar.client), (0, 0));
 }
+
+#[test]
+fn who_only_reads_and_says_again_and_again_that_it_keeps_a_file_is_in_nobodys_way_for_longer_than_half_a_minute() {
+    let mut stage = Stage::new();
+    let file = stage.file(&root(), FILE, 0o644).unwrap();
+    let (writer, liar) = (client(10), user(5));
+    stage.keeps(&liar);
+    assert_eq!(stage.cached(&liar, false).caching, Caching::Shared);
+    let lies = |stage: &mut Stage| {
+        let kept = vec![Kept { file, caching: Some(Caching::Shared), serial: u64::MAX, write: false }];
+        stage.ask(&liar, &Question::Listen(Listen { kept, all: true, part: 0, more: true })).unwrap();
+    };
+    let mut waited = 0;
+    while stage.try_cached(&writer, true).unwrap().is_none() {
+        assert!(waited < 40, "it is waited for anew whenever it says so");
+        lies(&mut stage);
+        stage.seconds(1);
+        // Nor does it overtake who waits when the file is taken from it.
+        lies(&mut stage);
+        waited += 1;
+    }
+    assert_eq!(waited, 31);
+    assert_eq!(stage.told(&liar).caching, Caching::Nothing);
+}
+
+#[test]
+fn what_a_client_has_yet_to_give_up_among_all_that_it_keeps_answers_no_call() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (writer, next) = (client(10), client(11));
+    stage.cached(&writer, true);
+    assert_eq!(stage.try_cached(&next, true).unwrap(), None);
+    let called = stage.told(&writer);
+    let still = Kept { file: called.file, caching: Some(Caching::Exclusive), serial: called.serial, write: true };
+    // It is said twice, as where the first answer was lost.
+    for _ in 0..2 {
+        assert_eq!(stage.known(&writer, vec![still]), [called]);
+        assert_eq!(stage.try_cached(&next, true).unwrap(), None, "what it wrote is not durable yet");
+    }
+    stage.listen(&writer, gave(called, true), false);
+    assert!(stage.try_cached(&next, true).unwrap().is_some());
+}
+
+/// The list of those who write does not say whether one was called back since for somebody who reads.
+#[test]
+fn of_whom_another_manager_takes_the_worst_it_is_let_keep_nothing_while_others_may_have_the_file_open() {
+    for is_heard in [true, false] {
+        let mut stage = Stage::new();
+        stage.made();
+        let (writer, reader) = (client(10), client(11));
+        stage.keeps(&writer);
+        stage.keeps(&reader);
+        let first = stage.cached(&writer, true);
+        stage.known(&writer, gave(first, true));
+        assert_eq!(stage.try_cached(&reader, false).unwrap(), None);
+        let called = stage.told(&writer);
+        stage.listen(&writer, gave(called, true), false);
+        let read = stage.cached(&reader, false);
+        stage.known(&reader, gave(read, false));
+        stage.restart();
+        if is_heard {
+            stage.known(&reader, gave(read, false));
+        }
+        let besides = stage.cached(&writer, false);
+        assert_eq!(besides.caching, Caching::Nothing, "heard of: {is_heard}");
+        assert_eq!(stage.told(&writer), besides, "it may keep more until it says that it does not");
+        stage.listen(&writer, gave(besides, true), false);
+        for _ in 0..LEASE.as_secs() + 2 {
+            stage.seconds(1);
+            stage.listen(&writer, Vec::new(), false);
+            if is_heard {
+                stage.listen(&reader, Vec::new(), false);
+            }
+        }
+        let told = stage.listen(&writer, Vec::new(), false).files;
+        let keeps: Vec<Caching> = told.iter().map(|told| told.caching).collect();
+        assert_eq!(keeps, if is_heard { vec![] } else { vec![Caching::Exclusive] }, "heard of: {is_heard}");
+    }
+}
+
+#[test]
+fn an_answer_that_was_lost_is_told_again_without_what_may_be_kept_while_others_may_have_the_file_open() {
+    let mut stage = Stage::new();
+    stage.made();
+    let (writer, reader) = (client(10), client(11));
+    let open = || {
+        let place = Place::path(FILE);
+        Change::OpenToWrite(OpenToWrite { place, alone: false, upkeep: false, yields: false, cached: true })
+    };
+    stage.change_as(&writer, 900, open()).unwrap();
+    stage.keeps(&reader);
+    assert_eq!(stage.try_cached(&reader, false).unwrap(), None);
+    let called = stage.told(&writer);
+    stage.listen(&writer, gave(called, true), false);
+    stage.cached(&reader, false);
+    stage.restart();
+    let Reply::Grant(grant) = stage.change_as(&writer, 900, open()).unwrap() else { panic!("no grant") };
+    let told = grant.callback.expect("it was asked for");
+    assert_eq!(told.caching, Caching::Nothing);
+    assert_eq!(stage.told(&writer), told, "it may keep more until it says that it does not");
+}

@@ -226,12 +226,14 @@ impl Operation<'_> {
         let there = self.places_but(file, &layout, &moves, &placed)?;
         let wanted = (wrong.len(), &there);
         let others = placement::place_ring(self.cluster, part, wanted, &asked.refused_by, self.random)?;
-        for ((component, _), to) in wrong.into_iter().zip(others) {
+        for ((component, from), to) in wrong.into_iter().zip(others) {
             if is_missed(&layout, component) {
                 self.leave(file, &inode, &mut layout, (component, to), inode.attributes.version)?;
                 set(&mut layout, component, &inode, Absence::Filling(self.by.client));
             } else {
                 layout.targets[component as usize] = to;
+                // That it was refused there is what somebody says: it may have been made all the same, and nothing else names it.
+                self.leave_unread(file, &inode, (component, from))?;
             }
         }
         put_parts(&mut self.draft, file, inode, &layout)?;

@@ -3,6 +3,7 @@
 use super::{Component, Seen};
 use crate::copies::targets::{list, strange};
 use crate::copies::{Chain, VOLUME};
+use forebay_model::layout::LARGEST;
 use forebay_model::object::{FENCE, FENCES, FIRST_FENCE, LENGTHS};
 use forebay_model::{Bytes, Kind, ObjectId, Result, TargetId};
 use forebay_wire::object::{Ask, COMPANION, DESCRIBED, Described, MOST_AT_ONCE, ObjectAnswer, ObjectInfo, ObjectReply};
@@ -114,7 +115,9 @@ async fn components(on: &impl Targets, target: TargetId, volume: u64) -> Result<
         }
     }
     for ObjectInfo { id, attributes, .. } in objects(on, target, volume, Some(LENGTHS)).await? {
-        let said = attributes.iter().filter_map(|(_, value)| Some((number(value, 0)?, Bytes(number(value, 8)?)))).max();
+        let said = attributes.iter().filter_map(|(_, value)| Some((number(value, 0)?, Bytes(number(value, 8)?))));
+        // Nobody who is of good will says that a file is longer than one can be.
+        let said = said.filter(|(_, size)| *size <= LARGEST).max();
         found.entry(id).and_modify(|component| component.said = said);
     }
     Ok(found.into_values().collect())

@@ -12,7 +12,7 @@ use crate::records::{
 };
 use crate::seeds::{self, Chance};
 use crate::testing::{NODES, Stage, close, create, entry, report, root, unchanged, user};
-use forebay_model::layout::{Raid, UNIT};
+use forebay_model::layout::{LARGEST, Raid, Striping, UNIT};
 use forebay_model::ring::{RingSpec, Spread};
 use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::access::User;
@@ -722,6 +722,122 @@ fn a_component_that_is_on_several_targets_lies_where_it_is_newest_if_the_copy_ma
         assert_eq!(whats, if lies == other { vec![&lacks] } else { vec![] }, "{case}");
         history::check(&*next.engine.snapshot().unwrap());
     }
+}
+
+#[test]
+fn a_component_of_which_nothing_is_left_where_the_copy_says_lies_where_it_is_now() {
+    let mut stage = full();
+    let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
+    let shelf = copied(&mut stage);
+    let targets = layouts(&stage.engine)[&file].targets.clone();
+    let other = (2..).map(TargetId).find(|target| !targets.contains(target)).unwrap();
+    // How much newer than the copy the one elsewhere is told to be, whether all of it was written there, on which list it is, whether the
+    // copy has all that there was, and whether the target was looked at where the copy says that it lies.
+    for (newer, is_all, list, is_whole, is_looked_at, lies) in [
+        (1, true, None, true, true, other),
+        (0, true, None, false, true, other),
+        (1, true, Some(keys::MOVES), true, true, other),
+        (0, true, Some(keys::MOVES), false, true, targets[1]),
+        (1, true, Some(keys::LEFTOVERS), true, true, targets[1]),
+        (1, false, None, true, true, targets[1]),
+        // The copy knows of that version.
+        (0, true, None, true, true, targets[1]),
+        // It may be there, and newer.
+        (1, true, None, true, false, targets[1]),
+    ] {
+        let mut seen = seen(&mut stage, Some(&shelf));
+        if !is_whole {
+            seen.chain = not_whole(&mut stage, &shelf);
+        }
+        seen.targets = (2..12).map(TargetId).filter(|target| is_looked_at || *target != targets[1]).collect();
+        let at = seen.components.iter().position(|it| component_of(it.object) == (file, 1)).unwrap();
+        let old = seen.components.remove(at);
+        if list == Some(keys::MOVES) {
+            let key = keys::moves(file);
+            let moves = Moves(vec![Move { component: 1, to: other, by: 7, even: false, former: false }]);
+            let value = encode(&key, &moves).unwrap();
+            seen.chain.state.insert(key, value);
+        }
+        if list == Some(keys::LEFTOVERS) {
+            let key = keys::leftovers(file);
+            let pending = vec![(1, other)];
+            let orders = Orders { volume: old.object.volume, version: 1, due: stage.now.wall, pending };
+            let value = encode(&key, &orders).unwrap();
+            seen.chain.state.insert(key, value);
+        }
+        let described = old.described.clone().filter(|_| is_all);
+        seen.components.push(Component { target: other, fence: old.fence + newer, described, ..old });
+        let (found, next) = recovered(&stage, seen);
+        let case = format!("{newer} {is_all} {list:?} {is_whole} {is_looked_at}");
+        let layout = &layouts(&next.engine)[&file];
+        assert_eq!(layout.targets[1], lies, "{case}");
+        assert!((0..).zip(&targets).all(|(at, target)| at == 1 || layout.targets[at] == *target), "{case}");
+        // Nothing is to be removed where nothing is.
+        let left: Option<Orders> = kept(&next, &keys::leftovers(file));
+        let is_left = list == Some(keys::LEFTOVERS);
+        assert_eq!(left.map(|left| left.pending), is_left.then(|| vec![(1, other)]), "{case}");
+        let Inode { attributes, .. } = kept(&next, &keys::inode(file)).unwrap();
+        assert_eq!(attributes.version > old.fence, newer > 0 || lies == other, "{case}");
+        let missed = Absent { component: 1, since: attributes.version, absence: Absence::Missed };
+        assert_eq!(layout.absent, if lies == other { vec![missed] } else { vec![] }, "{case}");
+        let whats: Vec<&What> = found.findings.iter().filter(|it| it.file == file).map(|it| &it.what).collect();
+        let components = vec![(1, lies)];
+        let what = match lies == other || !is_looked_at {
+            true => What::Lacks { components, is_enough: true },
+            false => What::Unwritten { components },
+        };
+        assert_eq!(whats, [&what], "{case}");
+        history::check(&*next.engine.snapshot().unwrap());
+    }
+}
+
+#[test]
+fn of_what_components_say_of_a_file_and_how_long_they_are_only_what_can_be_counts() {
+    let mut stage = full();
+    let file = stage.stat(&root(), Place::path("v/x")).unwrap().file;
+    let targets = layouts(&stage.engine)[&file].targets.clone();
+    for is_narrow in [true, false] {
+        let mut seen = seen(&mut stage, None);
+        let mut narrow = Bytes::ZERO;
+        for it in seen.components.iter_mut().filter(|it| component_of(it.object).0 == file) {
+            it.said = None;
+            match (component_of(it.object).1, is_narrow) {
+                // Whoever may write it may say that it has this component alone, or has one be as long as an object can be.
+                (0, true) => {
+                    let (fence, described) = (it.fence + 1, it.described.clone().unwrap());
+                    let striping = Striping::new(Raid::Zero, UNIT, 1, 1, 1).unwrap();
+                    let described = Some(Described { striping, targets: vec![it.target], ..described });
+                    (it.fence, it.described, narrow) = (fence, described, it.size);
+                }
+                (0, false) => it.size = Bytes(u64::MAX),
+                _ => {}
+            }
+        }
+        let (found, mut next) = recovered(&stage, seen);
+        assert!(found.findings.iter().any(|it| it.file == file && it.what == What::Unknown));
+        let size = next.stat(&root(), Place::of(file)).unwrap().attributes.size;
+        let lies = &layouts(&next.engine)[&file].targets;
+        match is_narrow {
+            true => assert_eq!((size, &lies[..]), (narrow, &targets[..1])),
+            false => assert_eq!((size, lies), (Bytes(3_000_000), &targets)),
+        }
+    }
+}
+
+#[test]
+fn files_that_are_said_to_have_more_together_than_can_be_counted_are_counted_as_far_as_can_be() {
+    let mut stage = full();
+    let mut seen = seen(&mut stage, None);
+    let file = stage.stat(&root(), Place::path("v/y")).unwrap().file;
+    let first = seen.components.iter().find(|it| component_of(it.object) == (file, 0)).unwrap().clone();
+    let volume = first.object.volume;
+    let said = Some((0, LARGEST));
+    let like = |file: u64| Component { object: object(volume, FileId(file), 0), said, ..first.clone() };
+    seen.components.extend((1000..1020).map(like));
+    let (_, mut next) = recovered(&stage, seen);
+    assert_eq!(next.stat(&root(), Place::of(FileId(1000))).unwrap().attributes.size, LARGEST);
+    let Reply::Volumes(volumes) = volumes(&mut next) else { panic!("volumes were asked for") };
+    assert_eq!(volumes.iter().find(|it| it.volume == volume).unwrap().bytes, Bytes(u64::MAX));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::quota;
 use crate::records::{
     Absence, Absent, Fresh, Inode, Layout, NOWHERE, Named, VolumeRecord, component_of, decode, encode, object,
 };
-use forebay_model::layout::Raid;
+use forebay_model::layout::{LARGEST, Raid, Striping};
 use forebay_model::{Bytes, Result, TargetId, Timestamp};
 use forebay_wire::control::access::ROOT_USER;
 use forebay_wire::control::names::{Attributes, FileId, FileKind};
@@ -282,12 +282,13 @@ impl Tree {
 
     /// Versions are what targets have seen at least; and where these are newer, so is what they say of sizes.
     /// Where the layout may be older, too (as all of it may be where that is not `whole`), a component that is on several targets lies
-    /// where it is newest.
+    /// where it is newest, and one of which nothing is left where it lay, as far as that was `looked_at`, where it is.
     pub(super) fn take_newer(
         &mut self,
         of_files: &BTreeMap<FileId, Vec<Component>>,
         writers: &BTreeSet<FileId>,
         besides: &Besides,
+        looked_at: &BTreeSet<TargetId>,
         is_whole: bool,
     ) {
         let unknown = self.found.iter().filter(|(_, what)| *what == What::Unknown);
@@ -303,7 +304,7 @@ impl Tree {
                 // If those are lost that say it, it has what is there at least.
                 let least = || {
                     let striping = self.layouts.get(file)?.striping;
-                    own().map(|it| striping.size_from(component_of(it.object).1, it.size)).max()
+                    own().filter_map(|it| size_from(striping, component_of(it.object).1, it.size)).max()
                 };
                 let is_guessed = is_unknown && inode.attributes.kind == FileKind::File;
                 let size = said.or_else(|| least().filter(|_| is_guessed));
@@ -315,22 +316,22 @@ impl Tree {
                     }
                 }
             }
-            let mut left = Vec::new();
+            let mut moved = Vec::new();
             if (fence > inode.attributes.version || !is_whole)
                 && let Some(layout) = self.layouts.get_mut(file).filter(|_| inode.attributes.kind == FileKind::File)
             {
                 let own: Vec<&Component> = own().collect();
-                left = lie_newest(*file, layout, &own, besides);
+                moved = lie_newest((*file, inode.attributes.version), layout, &own, besides, looked_at);
                 // Whoever made it anew there may not have come to its end.
                 let since = fence.max(inode.attributes.version) + 1;
                 let size = inode.attributes.size;
-                left.iter().for_each(|old| make_anew(layout, component_of(old.object).1, size, &own, since));
+                moved.iter().for_each(|(component, _)| make_anew(layout, *component, size, &own, since));
             }
             // Nobody who was given something before goes on with it.
-            if fence > inode.attributes.version || is_unknown || !left.is_empty() {
+            if fence > inode.attributes.version || is_unknown || !moved.is_empty() {
                 inode.attributes.version = fence.max(inode.attributes.version) + 1;
             }
-            self.old.extend(left.into_iter().cloned());
+            self.old.extend(moved.into_iter().filter_map(|(_, old)| old.cloned()));
         }
     }
 
@@ -420,7 +421,8 @@ impl Tree {
         }
         for (volume, record) in &mut self.volumes {
             let own = || self.inodes.values().filter(|inode| inode.attributes.volume == *volume);
-            record.bytes = Bytes(own().map(|inode| inode.attributes.size.0).sum());
+            // What files are said to have may be more than can be counted.
+            record.bytes = Bytes(own().fold(0, |sum: u64, inode| sum.saturating_add(inode.attributes.size.0)));
             record.files = own().count() as u64;
             quota::mark(record, self.now);
         }
@@ -478,24 +480,37 @@ impl Tree {
     }
 }
 
-/// Has each component that is where the layout says, and on other targets as well, lie where it is newest; those are where they lay that
-/// lie elsewhere now.
-fn lie_newest<'a>(file: FileId, layout: &mut Layout, own: &[&'a Component], besides: &Besides) -> Vec<&'a Component> {
-    let (mut targets, mut left) = (layout.targets.clone(), Vec::new());
+/// Has each component lie where it is newest: of those that are where the layout of this version says, and on other targets as well; and
+/// of those of which nothing is there. Which lie elsewhere now, each with what is left where it lay.
+fn lie_newest<'a>(
+    (file, version): (FileId, u64),
+    layout: &mut Layout,
+    own: &[&'a Component],
+    besides: &Besides,
+    looked_at: &BTreeSet<TargetId>,
+) -> Vec<(u32, Option<&'a Component>)> {
+    let (mut targets, mut moved) = (layout.targets.clone(), Vec::new());
     for (component, lies) in layout.components() {
         let there = || own.iter().copied().filter(|it| component_of(it.object).1 == component);
-        let Some(old) = there().find(|it| it.target == lies) else { continue };
+        let old = there().find(|it| it.target == lies);
+        // What was not looked at may be newer.
+        if old.is_none() && lies != NOWHERE && !looked_at.contains(&lies) {
+            continue;
+        }
         // A copy says nothing of itself until all of it was written, and is told of no version of which the other one is not. What was
         // left behind may be told before the one that counts.
+        let known = old.map_or(version, |old| old.fence);
         let is_whole = |it: &Component| {
             let place = (file, component, it.target);
-            let is_copied = besides.copied.contains(&place) && it.fence <= old.fence;
+            let is_copied = besides.copied.contains(&place) && it.fence <= known;
             it.described.is_some() && !is_copied && !besides.left.contains(&place)
         };
         let newest = there().filter(|it| is_whole(it)).max_by_key(|it| (it.fence, it.modified));
-        if let Some(newest) = newest.filter(|it| (it.fence, it.modified) > (old.fence, old.modified)) {
+        // Of what has left a target nothing is there any more: whatever is whole elsewhere is newer than that.
+        let newest = newest.filter(|it| old.is_none_or(|old| (it.fence, it.modified) > (old.fence, old.modified)));
+        if let Some(newest) = newest {
             targets[component as usize] = newest.target;
-            left.push(old);
+            moved.push((component, old));
         }
     }
     // No target has two components of a file.
@@ -503,7 +518,14 @@ fn lie_newest<'a>(file: FileId, layout: &mut Layout, own: &[&'a Component], besi
         return Vec::new();
     }
     layout.targets = targets;
-    left
+    moved
+}
+
+/// The size of the smallest file of which a component has so many bytes. None if there is no such component of a file like this, or it is
+/// longer than that of the largest: whoever may write a file may have its components say and be anything.
+fn size_from(striping: Striping, component: u32, length: Bytes) -> Option<Bytes> {
+    let is_one = component < striping.components() && length <= striping.length_of(component, LARGEST);
+    is_one.then(|| striping.size_from(component, length))
 }
 
 /// Has a component be made anew of the others of its family, if these are there.

@@ -19,7 +19,7 @@ impl Manager {
             if write {
                 self.take_open(batch, now, file, client)?;
             }
-            self.callbacks.take(file, client);
+            self.callbacks.take_silent(file, client, now.moment);
         }
         let view: &dyn Snapshot = self.view.as_ref().ok_or_else(closed)?;
         let is_writer = |file, client| {

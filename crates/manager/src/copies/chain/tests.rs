@@ -309,3 +309,16 @@ fn what_pieces_do_not_have_any_more_is_gone_until_the_list_of_what_is_removed_wa
         assert!(chain.gone.is_empty());
     }
 }
+
+#[test]
+fn where_parts_of_a_ring_that_is_gone_lie_beside_its_layout_is_known_as_well() {
+    let (inode, layout) = (|file| keys::inode(FileId(file)), |file| keys::layout(FileId(file)));
+    let moves = |file| keys::ring_moves(FileId(file));
+    let first =
+        [(inode(2), "i"), (inode(3), "i"), (moves(2), "m"), (moves(3), "m"), (layout(2), "l"), (layout(3), "l")];
+    let mut chain = Chain::default();
+    read(&mut chain, 1, OLD, &[begin(OLD, 3), raw(&first), whole()]);
+    // The other ring is there, and has no other places any more.
+    read(&mut chain, 1, NEW, &[begin(NEW, 3), raw(&[(inode(3), "i"), (layout(3), "l")])]);
+    assert!(chain.gone.keys().cloned().eq([inode(2), moves(2), layout(2)]));
+}

@@ -1,7 +1,12 @@
+use crate::draft::View;
+use crate::engine::Engine;
+use crate::keys;
 use crate::principal::Principal;
+use crate::records::{Orders, object};
 use crate::testing::{NODES, Stage, report, root, targets_of, user};
 use forebay_model::{Bytes, Kind, Result, TargetId};
-use forebay_wire::control::cluster::{SetTarget, TargetState};
+use forebay_wire::capability::{LONGEST_LIFE, SKEW};
+use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
     After, ComponentState, CreateRing, Grant, Moving, OpenRing, Rebuilt, Relocate, Relocated, Relocating, Relocation,
 };
@@ -351,4 +356,39 @@ fn what_a_part_left_behind_is_copied_too_when_nobody_records_any_more() {
     assert_eq!(copied(&mut stage, file, true).unwrap_err().kind, Kind::Stale);
     let end = Relocated { file, component: 1, version: way.version, recorded: false };
     assert_eq!(stage.change(&mover(), Change::Relocated(end)).unwrap_err().kind, Kind::Stale);
+}
+
+/// Whoever may record says which targets refused a part, and may have made it there all the same.
+#[test]
+fn what_may_have_been_made_on_a_target_that_is_said_to_have_refused_it_is_removed_there() {
+    let mut stage = Stage::new();
+    let made = granted(stage.root(create(Place::path("/r"), true, false, &[])));
+    let (file, old) = (made.entry.file, made.components[1].target);
+    let again = granted(stage.root(create(Place::of(file), true, true, &[old])));
+    assert_ne!(again.components[1].target, old);
+    let left = |stage: &Stage| {
+        let view = stage.engine.snapshot().unwrap();
+        view.read::<Orders>(&keys::leftovers(file)).unwrap().map(|orders| orders.pending)
+    };
+    assert_eq!(left(&stage), Some(vec![(1, old)]));
+    // The part comes back there no more before that is done.
+    let others: Vec<TargetId> = (1..=NODES).flat_map(targets_of).filter(|target| *target != old).collect();
+    let refused = [again.components[1].target];
+    let elsewhere = granted(stage.root(create(Place::of(file), true, true, &refused)));
+    assert!(others.contains(&elsewhere.components[1].target));
+    assert_eq!(left(&stage), Some(vec![(1, old), (1, refused[0])]));
+    let node = (1..=NODES).find(|node| targets_of(*node).contains(&old)).unwrap();
+    let orders = |stage: &mut Stage| -> Vec<Order> {
+        let told = stage.report(&report(node)).unwrap();
+        told.targets.into_iter().filter(|told| told.target == old).flat_map(|told| told.orders).collect()
+    };
+    assert_eq!(orders(&mut stage), [], "what was given out for it still counts");
+    stage.pass(LONGEST_LIFE + SKEW);
+    let told = orders(&mut stage);
+    let part = object(made.entry.attributes.volume, file, 1);
+    assert_eq!(told.iter().map(|order| (order.object, order.remove)).collect::<Vec<_>>(), [(part, true)]);
+    let mut obeyed = report(node);
+    obeyed.targets.iter_mut().filter(|it| it.target == old).for_each(|it| it.carried_out.clone_from(&told));
+    stage.report(&obeyed).unwrap();
+    assert_eq!(left(&stage), Some(vec![(1, refused[0])]));
 }

@@ -2,7 +2,8 @@ use super::{Targets, look};
 use crate::copies::VOLUME;
 use crate::copies::tests::{Shelf, copies, done, said, there};
 use crate::testing::{Stage, root};
-use forebay_model::object::ObjectHead;
+use forebay_model::layout::LARGEST;
+use forebay_model::object::{LENGTHS, ObjectHead, OnPage};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectInfo, ObjectReply};
 use std::rc::Rc;
@@ -22,15 +23,8 @@ impl Targets for Shelved {
     async fn ask(&self, target: TargetId, ask: Ask) -> Result<ObjectAnswer> {
         match ask {
             Ask::List { volume: VOLUME, .. } => {
-                let info = |(object, bytes): (u64, Vec<u8>)| {
-                    let at = Timestamp(0);
-                    let (id, size) = (ObjectId { volume: VOLUME, object }, bytes.len() as u64);
-                    let (created, modified, changed) = (at, at, at);
-                    let head =
-                        ObjectHead { size, created, modified, changed, version: 1, used: Bytes(size), volume: None };
-                    ObjectInfo { id, head, attributes: Vec::new() }
-                };
-                let objects = self.shelf.written(target).into_iter().map(info).collect();
+                let of_shelf = |(object, bytes): (u64, Vec<u8>)| info(VOLUME, object, bytes.len() as u64);
+                let objects = self.shelf.written(target).into_iter().map(of_shelf).collect();
                 Ok(ObjectReply::List { objects, next: None }.into())
             }
             Ask::List { .. } => Ok(ObjectReply::List { objects: Vec::new(), next: None }.into()),
@@ -46,6 +40,45 @@ impl Targets for Shelved {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+fn info(volume: u64, object: u64, size: u64) -> ObjectInfo {
+    let at = Timestamp(0);
+    let (created, modified, changed) = (at, at, at);
+    let head = ObjectHead { size, created, modified, changed, version: 1, used: Bytes(size), volume: None };
+    ObjectInfo { id: ObjectId { volume, object }, head, attributes: Vec::new() }
+}
+
+/// A target with an object that says so much of the length of its file.
+struct Saying(OnPage);
+
+impl Targets for Saying {
+    fn targets(&self) -> Vec<TargetId> {
+        vec![TargetId(1)]
+    }
+
+    async fn ask(&self, _: TargetId, ask: Ask) -> Result<ObjectAnswer> {
+        let objects = match ask {
+            Ask::List { volume: 0, .. } => vec![info(1, 0, 0)],
+            Ask::List { volume: 1, page: Some(LENGTHS), .. } => {
+                vec![ObjectInfo { attributes: self.0.clone(), ..info(1, 1 << 12, 5) }]
+            }
+            Ask::List { volume: 1, .. } => vec![info(1, 1 << 12, 5)],
+            Ask::List { .. } => Vec::new(),
+            other => panic!("{other:?}"),
+        };
+        Ok(ObjectReply::List { objects, next: None }.into())
+    }
+}
+
+#[test]
+fn a_length_that_no_file_has_is_not_taken_for_one() {
+    let said = |cuts: u64, size: u64| [cuts.to_le_bytes(), size.to_le_bytes()].concat();
+    let all = vec![(1, said(1, 5)), (2, said(4, u64::MAX)), (3, said(3, LARGEST.0 + 1)), (4, said(2, LARGEST.0))];
+    for (lengths, expected) in [(all.clone(), Some((2, LARGEST))), (all[1..3].to_vec(), None)] {
+        let seen = done(look(&Saying(lengths), |_| ())).unwrap();
+        assert_eq!(seen.components.iter().map(|it| it.said).collect::<Vec<_>>(), [expected]);
     }
 }
 
