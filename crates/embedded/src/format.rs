@@ -25,6 +25,19 @@ pub enum Measure {
     Guess,
     /// For about so long each.
     For(Duration),
+    /// For as long as suits each, and so long at most.
+    AtMost(Duration),
+}
+
+impl Measure {
+    /// For how long a device is measured, if `usual` suits it; `None`: not at all.
+    pub(crate) fn budget(self, usual: Duration) -> Option<Duration> {
+        match self {
+            Measure::Guess => None,
+            Measure::For(budget) => Some(budget),
+            Measure::AtMost(most) => Some(usual.min(most)),
+        }
+    }
 }
 
 /// What a cluster is made of.
@@ -204,13 +217,13 @@ fn one(path: PathBuf, opened: Opened, options: &FormatOptions) -> Result<Formatt
     let (size, measure) = (opened.geometry().size, options.measure);
     let layout = layout(size, options)?;
     let (target, profile) = real::run(real::Options { device: opened }, move |env| async move {
-        let profile = match measure {
-            Measure::Guess => Profile::guess(env.device.geometry().size, env.device.geometry().rotates),
-            Measure::For(budget) => {
-                let geometry = env.device.geometry();
-                let options = MeasureOptions::for_extent(geometry.size, geometry.rotates, true);
-                let options = MeasureOptions { budget: options.budget.min(budget), ..options };
-                measure_profile(&env, Bytes::ZERO..geometry.size, options, &mut |_| ()).await?
+        let (size, rotates) = (env.device.geometry().size, env.device.geometry().rotates);
+        let usual = MeasureOptions::for_extent(size, rotates, true);
+        let profile = match measure.budget(usual.budget) {
+            None => Profile::guess(size, rotates),
+            Some(budget) => {
+                let options = MeasureOptions { budget, ..usual };
+                measure_profile(&env, Bytes::ZERO..size, options, &mut |_| ()).await?
             }
         };
         Target::format_as(env.clone(), profile.clone(), layout).await?;

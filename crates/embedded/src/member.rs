@@ -127,7 +127,7 @@ pub fn own(dir: &Path) -> Result<Owned> {
 pub fn own_within(dir: &Path, within: Within) -> Result<Owned> {
     let settings = Settings::read(dir)?;
     let dir = file::absolute(dir)?;
-    let Some(lock) = Lock::try_take(settings::lock(&dir))? else {
+    let Some(lock) = settings::try_own(&dir)? else {
         return Err(Error::busy(format!("a process has the cluster in {} open; end it first", dir.display())));
     };
     Ok(Owned { owner: Arc::new(Owner::start(&dir, &settings, lock, within)?) })
@@ -195,7 +195,7 @@ impl Member {
         let (mut notice, give_up) = (Some(clock::now() + patience.notice), clock::now() + patience.limit);
         let mut pause = PAUSES.0;
         loop {
-            if let Some(lock) = Lock::try_take(settings::lock(&self.dir))? {
+            if let Some(lock) = settings::try_own(&self.dir)? {
                 // Targets may have been added since this process opened it.
                 let owner = Arc::new(Owner::start(&self.dir, &Settings::read(&self.dir)?, lock, Within::default())?);
                 return Ok(Part { peer: Arc::new(LocalPeer(owner.host.clone())), owner: Some(owner) });

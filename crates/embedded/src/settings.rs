@@ -11,7 +11,7 @@
 //! A target without a path from the root lies in the directory. The ids tell targets from those of other clusters; a
 //! file without them is read as well, and then every target is welcome.
 
-use forebay_env::real::file;
+use forebay_env::real::file::{self, Lock};
 use forebay_model::{Error, Kind, Result, TargetId};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -51,13 +51,14 @@ impl Settings {
         let name = dir.display();
         if !file::exists(dir) {
             return Err(Error::missing(format!(
-                "there is no directory {name}; make a cluster with `forebay format {name}`"
+                "there is no directory {name}; make a cluster with `forebay format --cluster {name} --size 10GiB`"
             )));
         }
         let path = toml(dir);
         let text = file::read_text(&path).map_err(|error| match error.kind {
             Kind::Missing if file::is_directory(dir) => Error::missing(format!(
-                "{name} is not a cluster: it has no cluster.toml; make one with `forebay format {name}`"
+                "{name} is not a cluster: it has no cluster.toml; make one with \
+                 `forebay format --cluster {name} --size 10GiB`"
             )),
             Kind::Missing => Error::usage(format!("{name} is not a directory, so it cannot be a cluster")),
             _ => error,
@@ -112,6 +113,19 @@ fn toml(dir: &Path) -> PathBuf {
 /// The file that the owner of the targets locks.
 pub(crate) fn lock(dir: &Path) -> PathBuf {
     dir.join("owner.lock")
+}
+
+/// Takes the lock of the owner of the cluster in `dir`, if nobody has it.
+pub(crate) fn try_own(dir: &Path) -> Result<Option<Lock>> {
+    // The door has no kind for it: EACCES, as the system words it.
+    let is_denied = |error: &Error| error.message.contains("(os error 13)");
+    Lock::try_take(lock(dir)).map_err(|error| match is_denied(&error) {
+        true => Error::new(
+            error.kind,
+            format!("the cluster in {} belongs to another user; run as that user, or as root ({error})", dir.display()),
+        ),
+        false => error,
+    })
 }
 
 /// Where the owner listens.

@@ -115,6 +115,16 @@ pub enum PinPolicyName {
     Stop,
 }
 
+impl From<PinPolicyName> for PinPolicy {
+    fn from(name: PinPolicyName) -> PinPolicy {
+        match name {
+            PinPolicyName::Refuse => PinPolicy::Refuse,
+            PinPolicyName::Shorten => PinPolicy::Shorten,
+            PinPolicyName::Stop => PinPolicy::Stop,
+        }
+    }
+}
+
 /// What happens when the stream is faster than the ring can take it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum OverflowName {
@@ -164,7 +174,8 @@ pub struct RingArgs {
     /// What happens to a pin beyond the budget
     #[arg(long, value_name = "POLICY")]
     pub pin_policy: Option<PinPolicyName>,
-    /// What happens when the stream is faster than the ring can take it
+    /// What happens when the stream is faster than the ring can take it: drop if nothing is said, but block while a file
+    /// is recorded
     #[arg(long, value_name = "POLICY")]
     pub overflow: Option<OverflowName>,
     /// A ring whose data of the same time is pinned along; may be repeated
@@ -194,15 +205,59 @@ impl RingArgs {
         spec.block = self.block.unwrap_or(spec.block);
         spec.flush_interval = self.flush_interval.unwrap_or(spec.flush_interval);
         spec.pin_budget_percent = self.pin_budget.unwrap_or(spec.pin_budget_percent);
-        spec.pin_policy = match self.pin_policy {
-            Some(PinPolicyName::Shorten) => PinPolicy::Shorten,
-            Some(PinPolicyName::Stop) => PinPolicy::Stop,
-            Some(PinPolicyName::Refuse) | None => PinPolicy::Refuse,
-        };
+        spec.pin_policy = self.pin_policy.map_or(spec.pin_policy, PinPolicy::from);
         spec.overflow = self.overflow.map_or(spec.overflow, Overflow::from);
         spec.relatives.clone_from(&self.relatives);
         spec.check()?;
         Ok(spec)
+    }
+
+    /// Checks that a ring which is there already is as was asked for: it may be larger, and a target rounds its segments.
+    pub fn check_as_given(&self, ring: &RingSpec) -> Result<()> {
+        let keys = |keys: &[String]| KeySet::parse(keys).map(|keys| keys.to_string());
+        let policy = self.pin_policy.map(PinPolicy::from);
+        let link = |content| if let Content::Packets(link) = content { link.to_string() } else { String::new() };
+        let other = [
+            ("--capacity", self.capacity.is_some_and(|asked| asked > ring.capacity), ring.capacity.to_string()),
+            ("--guarantee", self.guarantee.is_some_and(|asked| asked != ring.guarantee), ring.guarantee.to_string()),
+            ("--key", !self.keys.is_empty() && keys(&self.keys)? != keys(&ring.keys)?, ring.keys.join(", ")),
+            (
+                "--index-budget",
+                self.index_budget.is_some_and(|asked| asked != ring.index_percent),
+                format!("{} %", ring.index_percent),
+            ),
+            ("--block", self.block.is_some_and(|asked| asked != ring.block), ring.block.to_string()),
+            (
+                "--flush-interval",
+                self.flush_interval.is_some_and(|asked| asked != ring.flush_interval),
+                format!("{:?}", ring.flush_interval),
+            ),
+            (
+                "--pin-budget",
+                self.pin_budget.is_some_and(|asked| asked != ring.pin_budget_percent),
+                format!("{} %", ring.pin_budget_percent),
+            ),
+            (
+                "--pin-policy",
+                policy.is_some_and(|asked| asked != ring.pin_policy),
+                format!("{:?}", ring.pin_policy).to_lowercase(),
+            ),
+            (
+                "--packets",
+                self.packets.is_some_and(|asked| Content::Packets(asked) != ring.content),
+                link(ring.content),
+            ),
+            ("--relative", !self.relatives.is_empty() && self.relatives != ring.relatives, ring.relatives.join(", ")),
+        ];
+        match other.into_iter().find(|(_, differs, _)| *differs) {
+            Some((option, _, has)) => Err(Error::exists(format!(
+                "{} is there already, and {option} was another one when it was created: it has {has}, and nothing was \
+                 recorded; leave {option} out to record into it as it is, or take another name",
+                ring.name,
+                has = if has.is_empty() { "none" } else { &has }
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The first option that was given and has a meaning only when a ring is created.

@@ -28,6 +28,9 @@ pub struct Global {
     /// The cluster: a directory, or forebay://HOST:PORT
     #[arg(long, global = true, value_name = "CLUSTER", env = "FOREBAY_CLUSTER")]
     pub cluster: Option<PathBuf>,
+    /// Whether the command line names it, and not only the environment.
+    #[arg(skip)]
+    pub is_cluster_said: bool,
     /// The file with the access key for a cluster on the network
     #[arg(long, global = true, value_name = "FILE", env = "FOREBAY_ACCESS_KEY")]
     pub access_key: Option<PathBuf>,

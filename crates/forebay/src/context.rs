@@ -22,6 +22,8 @@ const SCHEME: &str = "forebay://";
 pub struct Context {
     /// The directory of the cluster, if one was named.
     pub cluster: Option<PathBuf>,
+    /// Whether the command line names it, and not only the environment.
+    pub is_cluster_said: bool,
     /// The file with the access key for a cluster on the network.
     key: Option<PathBuf>,
     /// The file with the certificates of those who vouch for a cluster on the network.
@@ -39,6 +41,7 @@ impl Context {
     pub fn new(global: Global) -> Result<Context> {
         Ok(Context {
             cluster: global.cluster,
+            is_cluster_said: global.is_cluster_said,
             key: global.access_key,
             ca: global.ca,
             wait: global.wait,
@@ -56,8 +59,8 @@ impl Context {
         };
         if self.is_remote() {
             return Err(Error::usage(format!(
-                "{} is a cluster on the network, of which this release reaches files (put, get, ls, stat, rm, mkdir, mv, chmod, chown, nbd), \
-                 rings (ring, record, query, tail, gaps, export, pin) and how it is (status, top, plan, profile --stored); name the directory on the machine that serves it",
+                "{} is a cluster on the network, and this command works on a directory: run it with --cluster DIR on the \
+                 machine that has the directory",
                 dir.display()
             )));
         }

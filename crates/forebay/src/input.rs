@@ -23,6 +23,9 @@ use std::time::Duration;
 /// How long a reader waits for input before it lets its source look up.
 const WAIT: Duration = Duration::from_millis(20);
 
+/// What standard input is, whatever name it was opened by.
+const STANDARD_INPUT: &str = "/proc/self/fd/0";
+
 /// A source, and what packets begin with, if it has packets.
 type Opened = (Box<dyn Source>, Option<LinkType>);
 
@@ -59,13 +62,14 @@ struct SourceArgs {
     /// Packets of a network interface
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
-    /// Packets of a pcap or pcapng file or pipe; - is standard input
+    /// Packets of a pcap or pcapng file or pipe; - is standard input. A file waits for room, unless --paced or --overflow
+    /// is given
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Datagrams that come to this address, such as 0.0.0.0:9000
     #[arg(long, value_name = "ADDR:PORT")]
     udp: Option<SocketAddr>,
-    /// Standard input: raw:SIZE, lp32le, lp32be or lines
+    /// Standard input: raw:SIZE, lp32le, lp32be or lines. A file waits for room, unless --overflow is given
     #[arg(long, value_name = "FRAMING", value_parser = framing)]
     stdin: Option<Framing>,
     /// Made up, such as 72.5MB/s,8KiB or max,mixed or 10MB/s,packets
@@ -161,6 +165,17 @@ impl InputArgs {
     /// Whether it comes from a network by itself, as it likes.
     pub fn is_live(&self) -> bool {
         self.source.interface.is_some() || self.source.udp.is_some()
+    }
+
+    /// Whether nothing of it is missed while it waits for room: a file stays where it is. One that is played as it was
+    /// captured is to come in time.
+    pub fn waits(&self) -> bool {
+        let SourceArgs { pcap, stdin, .. } = &self.source;
+        match pcap {
+            Some(path) if path != Path::new("-") => !self.paced && file::is_file(path),
+            None if stdin.is_none() => false,
+            _ => !self.paced && file::is_file(STANDARD_INPUT),
+        }
     }
 
     /// The size of all elements, where all have one.

@@ -15,12 +15,15 @@ mod draw;
 mod input;
 mod show;
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
 use forebay_model::Kind;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let matches = cli::Cli::command().get_matches();
+    let mut cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    cli.global.is_cluster_said = matches.value_source("cluster") == Some(ValueSource::CommandLine);
     let ended = commands::run(cli);
     show::aside::settle();
     match ended {

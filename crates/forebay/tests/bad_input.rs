@@ -7,13 +7,14 @@ mod common;
 
 use common::{Dice, Place, pcap};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
 #[test]
 fn a_place_that_will_not_do_is_refused() {
     let place = Place::new();
     place.refused(&["format", "--size", "1MiB"], 2, &["too small"]);
-    place.refused(&["status"], 1, &["cluster"]);
+    place.refused(&["status"], 1, &["forebay format --cluster ", "--size 10GiB"]);
+    place.refused(&["check", "--cluster", "forebay://127.0.0.1:1"], 2, &["works on a directory", "--cluster DIR"]);
     place.refused(&["format"], 2, &["--size"]);
     place.refused(&["format", "--size", "lots"], 2, &["is not a size"]);
     place.refused(&["format", "--size", "900TiB"], 1, &["free"]);
@@ -128,9 +129,43 @@ fn a_device_in_use_or_without_a_target_is_refused() {
     }
     place.refused(&["format", "--size", "256MiB", "--force"], 1, &["open", "end it first"]);
     place.refused(&["record", "/r", "--stdin", "lines"], 1, &["records into"]);
-    assert_eq!(place.run(&["check"]).status.code(), Some(0), "looking is allowed");
+    for command in [&["check"][..], &["check", "--quick"]] {
+        let looked = place.ok(command);
+        assert_eq!(looked.lines().last(), Some("Superblock and catalog are sound."), "looking is allowed: {looked}");
+    }
     drop(recording.stdin.take());
     assert!(recording.wait().unwrap().success());
+}
+
+#[test]
+fn a_check_of_several_targets_goes_on_when_one_cannot_be_opened() {
+    let place = Place::formatted("64MiB");
+    let settings = place.cluster().join("cluster.toml");
+    std::fs::write(&settings, "version = 1\ntargets = [\"nothing\", \"target.0\"]\n").unwrap();
+    let output = place.run(&["check"]);
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{told}{said}");
+    assert!(said.contains("forebay: ") && said.contains("nothing does not exist"), "{said}");
+    assert!(told.contains("target.0: target ") && told.lines().last() == Some("Sound."), "{told}");
+}
+
+#[test]
+fn a_cluster_of_another_user_is_told_as_that() {
+    let place = Place::formatted("64MiB");
+    let lock = place.cluster().join("owner.lock");
+    std::fs::set_permissions(&lock, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let program = place.command(&["status"]);
+    let mut without = std::process::Command::new("setpriv");
+    without.arg("--bounding-set=-dac_override,-dac_read_search").arg(program.get_program()).args(program.get_args());
+    without.env("FOREBAY_CLUSTER", place.cluster()).current_dir(place.path("."));
+    // Root opens what is nobody's, unless that right is taken away.
+    let mut command = if std::fs::File::open(&lock).is_ok() { without } else { program };
+    let output = command.output().unwrap_or_else(|e| panic!("install util-linux ('cargo x test' does): {e}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for words in ["the cluster in ", "belongs to another user", "as that user, or as root"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
 }
 
 #[test]
@@ -243,6 +278,9 @@ fn a_query_that_cannot_be_read_is_shown_with_its_place() {
     place.ok(&["ring", "create", "/r", "--capacity", "32MiB", "--key", "x=u32le@0"]);
     place.refused(&["query", "/r", "x=1 and nonsense=2"], 2, &["nonsense", "\n          ^^^^^^^^"]);
     place.refused(&["query", "/none"], 1, &["/none"]);
+    for command in ["query", "tail"] {
+        place.refused(&[command, "/r", "--raw", "--json", "--limit", "0"], 2, &["--raw", "--json", "one of both"]);
+    }
     place.refused(&["export", "/r", "--to", "x.unknown"], 2, &["--format"]);
     place.refused(&["export", "/r", "--to", "x.pcap"], 2, &["no packets"]);
 }

@@ -7,6 +7,7 @@ mod common;
 
 use common::Place;
 use serde_json::Value;
+use std::os::unix::fs::FileExt;
 
 /// What the bench has to tell.
 const FIGURES: [&str; 9] = [
@@ -130,6 +131,40 @@ fn what_is_measured_is_drawn_kept_in_the_superblock_and_foretells() {
     assert_eq!((code, &no["can"]), (1, &false.into()), "{no}");
     let said = place.ok(&["plan", "--rate", "1MB/s"]);
     assert!(said.contains("yes: 1.0 MB/s can be promised") && said.contains("history"), "{said}");
+}
+
+#[test]
+fn a_plan_of_a_device_says_nothing_of_one_that_has_promises_or_that_cannot_be_read() {
+    let place = Place::formatted("256MiB");
+    let plan = ["plan", "--rate", "1MB/s", "--device", "cluster/target.0"];
+    place.ok(&["ring", "create", "/free", "--capacity", "32MiB"]);
+    place.ok(&plan);
+    place.ok(&["ring", "create", "/kept", "--capacity", "32MiB", "--guarantee", "1MB/s"]);
+    place.refused(&plan, 2, &["1 ring with a promised rate", "/kept", "--cluster"]);
+    assert!(place.ok(&["plan", "--rate", "1MB/s"]).contains("yes: 1.0 MB/s can be promised"));
+    let device = std::fs::OpenOptions::new().write(true).open(place.path("cluster/target.0")).unwrap();
+    for copy in [0, 64 << 10] {
+        device.write_all_at(&99u32.to_le_bytes(), copy + 8).unwrap();
+    }
+    place.refused(&plan, 1, &["version 99"]);
+    // Where nothing is, there is nothing to know.
+    std::fs::File::create(place.path("plain")).unwrap().set_len(256 << 20).unwrap();
+    let guessed = place.run(&["plan", "--rate", "1MB/s", "--device", "plain"]);
+    let said = String::from_utf8_lossy(&guessed.stderr);
+    assert!(said.contains("plain is not formatted, so this rests on a cautious guess"), "{said}");
+}
+
+#[test]
+fn curves_of_several_targets_are_not_drawn_over_one_another() {
+    let place = Place::new();
+    for disk in ["a", "b"] {
+        std::fs::File::create(place.path(disk)).unwrap().set_len(64 << 20).unwrap();
+    }
+    place.ok(&["format", "--measure", "0", "--device", "a", "--device", "b"]);
+    place.refused(&["profile", "--stored", "--svg", "curve.svg"], 2, &["2 targets", "curve.svg", "name the device"]);
+    assert!(!place.path("curve.svg").exists());
+    place.ok(&["profile", "a", "--stored", "--svg", "curve.svg"]);
+    assert!(place.path("curve.svg").exists());
 }
 
 #[test]

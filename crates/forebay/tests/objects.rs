@@ -225,7 +225,11 @@ fn what_a_killed_put_leaves_is_named_and_can_be_removed() {
     let left = json(place.ok(&["ls", "--json"]).lines().last().unwrap());
     assert_eq!((&left["type"], &left["name"]), (&"unfinished".into(), &"/x".into()));
     let listed = place.run(&["ls"]);
-    assert!(String::from_utf8_lossy(&listed.stderr).contains("forebay rm --unfinished /x"), "{listed:?}");
+    let said = String::from_utf8_lossy(&listed.stderr);
+    assert!(said.contains("forebay rm --unfinished /x") && said.contains("ends puts that are under way"), "{said}");
+    // Wherever its lines break.
+    let help: Vec<String> = place.ok(&["rm", "--help"]).split_whitespace().map(String::from).collect();
+    assert!(help.join(" ").contains("puts that are under way now are ended"), "{help:?}");
     assert!(place.ok(&["rm", "--unfinished", "/x"]).starts_with("Removed 1 object in "));
     assert_eq!(place.ok(&["ls", "--json"]).lines().count(), 1, "the ring");
     drop(owner.stdin.take());

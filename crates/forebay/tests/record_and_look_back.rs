@@ -35,6 +35,18 @@ fn one_command_makes_cluster_and_ring_and_records_a_capture() {
     place.ok(&["export", "/net", "--to", "out.pcap"]);
     let (before, after) = (std::fs::read(&file).unwrap(), std::fs::read(place.path("out.pcap")).unwrap());
     assert_eq!(after[24..], before[24..], "the packets that come out are those that went in");
+    // Once more into the ring that is there; but not as if it were another one.
+    let again = ["record", "/net", "--pcap", "in.pcap", "--create", "--capacity", "32MiB"];
+    place.ok(&again);
+    for (option, other) in [("--guarantee", "1MB/s"), ("--key", "src=pcap.src"), ("--flush-interval", "5s")] {
+        place.refused(
+            &[&again[..], &[option, other]].concat(),
+            1,
+            &["/net is there already", option, "nothing was recorded"],
+        );
+    }
+    place.refused(&["record", "/net", "--pcap", "in.pcap", "--create", "--capacity", "1GiB"], 1, &["--capacity"]);
+    assert_eq!(place.count("/net", "proto=udp"), 2000);
 }
 
 #[test]

@@ -203,3 +203,23 @@ fn a_program_appends_to_a_file_and_cuts_it() {
     drop(files);
     served.stop();
 }
+
+#[test]
+fn a_directory_is_served_that_is_named_as_the_cluster_alone() {
+    let place = Place::new();
+    for (dir, options) in [("cluster", &[] as &[&str]), ("other", &["--cluster", "other"][..])] {
+        let served = Served::of_cluster(&place, &[&["--size", "256MiB"], options].concat());
+        assert!(place.path(dir).join("target.0").exists(), "{dir}");
+        served.stop();
+    }
+    assert!(!place.path("forebay-data").exists());
+    // Whatever is refused is refused before the place is looked at that is no manager's.
+    let serve = |args: &[&str], words: &[&str]| {
+        place.refused(&[&["serve", "--join", "somewhere"], args].concat(), 2, words);
+    };
+    serve(&["third", "--cluster", "other"], &["third is to be served", "--cluster names another directory, other"]);
+    serve(&["./other", "--cluster", "other"], &["forebay://HOST:PORT"]);
+    // The environment is for who names none.
+    serve(&["third"], &["forebay://HOST:PORT"]);
+    assert!(!place.path("third").exists());
+}

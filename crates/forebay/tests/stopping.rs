@@ -6,9 +6,11 @@
 mod common;
 
 use common::{Place, hardy, let_its_disk_die, signal};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Whether the process is stopped, as its machine says.
 fn is_stopped(child: &Child) -> bool {
@@ -182,9 +184,14 @@ fn a_disk_that_dies_is_told_with_what_is_not_on_it_and_what_is_missing_is_a_gap(
 
 /// A ring of which everything that is in it and comes into it is held.
 fn all_is_held(place: &Place, ring: &str) {
-    let policy = ["--pin-policy", "stop", "--pin-budget", "95", "--overflow", "block"];
-    place.ok(&[&["ring", "create", ring, "--capacity", "32MiB"], &policy[..]].concat());
-    place.ok(&["record", ring, "--generate", "max,100", "--count", "1"]);
+    all_is_held_in(place, ring, &["--overflow", "block"], "max,100");
+}
+
+/// The same of one that is made with these options, of which this is the first element.
+fn all_is_held_in(place: &Place, ring: &str, options: &[&str], first: &str) {
+    let policy = ["--capacity", "32MiB", "--pin-policy", "stop", "--pin-budget", "95"];
+    place.ok(&[&["ring", "create", ring], &policy[..], options].concat());
+    place.ok(&["record", ring, "--generate", first, "--count", "1"]);
     place.ok(&["pin", ring, "--from", "10m ago", "--to", "2100-01-01T00:00:00Z"]);
 }
 
@@ -223,6 +230,58 @@ fn a_recording_that_is_stopped_before_its_packets_come_makes_no_ring() {
     let packets = common::pcap(&place.path("packets"), 5);
     place.ok_fed(&create, &packets);
     assert_eq!(place.count("/r", "port=53"), 5);
+}
+
+/// A capture of packets of 60 000 bytes, which come later than all that there is.
+fn capture(packets: usize) -> Vec<u8> {
+    let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32 + 1;
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+    let packet = [words(&[later, 0, 60_000, 60_000]), vec![7; 60_000]].concat();
+    [words(&[0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1]), packet.repeat(packets)].concat()
+}
+
+#[test]
+fn a_recording_of_a_file_waits_for_room_where_others_drop() {
+    let place = Place::formatted("256MiB");
+    all_is_held_in(&place, "/bytes", &[], "max,100");
+    all_is_held_in(&place, "/packets", &["--packets", "ethernet"], "max,packets");
+    std::fs::write(place.path("bytes"), vec![7; 48 << 20]).unwrap();
+    std::fs::write(place.path("packets"), capture(800)).unwrap();
+    for (ring, source, name) in [("/bytes", "--stdin", "raw:30000"), ("/packets", "--pcap", "packets")] {
+        let mut command = place.command(&["record", ring, source, name, "--json"]);
+        let mut recording = command.stdin(File::open(place.path("bytes")).unwrap()).spawn().unwrap();
+        let mut lines = BufReader::new(recording.stdout.take().unwrap()).lines();
+        let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        let waits = |line: &str| value(line)["type"] == "progress" && value(line)["full"] == true;
+        while !waits(&lines.next().expect("it has not ended").unwrap()) {}
+        signal(&recording, "INT");
+        let last = lines.map(Result::unwrap).last().unwrap();
+        recording.wait().unwrap();
+        assert_eq!(value(&last)["losses"]["overflow"], serde_json::Value::Null, "{last}");
+    }
+}
+
+#[test]
+fn a_scrub_that_is_stopped_after_it_found_damage_has_failed() {
+    let place = Place::formatted("256MiB");
+    let segments = ["--segment", "1MiB", "--block", "64KiB", "--overflow", "block"];
+    place.ok(&[&["ring", "create", "/r", "--capacity", "64MiB"], &segments[..]].concat());
+    place.ok(&["record", "/r", "--generate", "max,1KiB", "--count", "30000"]);
+    let path = place.cluster().join("target.0");
+    let content = std::fs::read(&path).unwrap();
+    let block = (0..content.len()).step_by(4096).find(|at| content[*at..].starts_with(b"FBRBLOCK")).unwrap();
+    // A bit in its payload.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[content[block + 5000] ^ 1], block as u64 + 5000).unwrap();
+    // A segment a second: it is told before there is an end.
+    let mut scrub = place.start(&["scrub", "--rate", "1MB/s"]);
+    let mut output = BufReader::new(scrub.stdout.take().unwrap());
+    let mut said = String::new();
+    output.read_line(&mut said).unwrap();
+    signal(&scrub, "INT");
+    output.read_to_string(&mut said).unwrap();
+    assert!(said.contains("stopped after") && said.contains("1 damaged place"), "{said}");
+    assert_eq!(scrub.wait().unwrap().code(), Some(1), "{said}");
 }
 
 #[test]

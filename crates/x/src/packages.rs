@@ -22,6 +22,7 @@ const PACKAGES: &[Package] = &[
         debian: "util-linux",
         why: "lets the disk of a recording fail, and takes files and memory from servers",
     },
+    Package { program: "setpriv", debian: "util-linux", why: "asks as another user for what belongs to root" },
     Package { program: "qemu-io", debian: "qemu-utils", why: "uses an object as a disk, as virtual machines do" },
     Package { program: "nbdcopy", debian: "libnbd-bin", why: "copies to and from an object that is served as a disk" },
     Package { program: "fio", debian: "fio", why: "measures what the disk can do beside what we reach on it" },

@@ -1,10 +1,11 @@
 //! What makes a directory a cluster, and what is said of one that is none.
 
 use super::{element, enter, fresh, read, small, spec, time};
-use crate::{FormatOptions, Options, Settings, format, open};
+use crate::{FormatOptions, Measure, Options, Settings, format, open};
 use forebay_env::real;
 use forebay_model::{Bytes, Error, Kind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn refusal(dir: &Path) -> Error {
     let error = open(dir, Options::default()).err().expect("refused");
@@ -17,10 +18,13 @@ fn a_place_that_is_no_cluster_is_told_apart_and_says_what_to_do() {
     let dir = tempfile::tempdir().expect("a directory");
     let missing = refusal(&dir.path().join("nowhere"));
     assert_eq!(missing.kind, Kind::Missing);
-    assert!(missing.message.contains("no directory") && missing.message.contains("forebay format"), "{missing}");
+    assert!(
+        missing.message.contains("no directory") && missing.message.contains("forebay format --cluster"),
+        "{missing}"
+    );
     let empty = refusal(dir.path());
     assert_eq!(empty.kind, Kind::Missing);
-    assert!(empty.message.contains("cluster.toml"), "{empty}");
+    assert!(empty.message.contains("cluster.toml") && empty.message.contains("--size 10GiB`"), "{empty}");
     std::fs::write(dir.path().join("file"), "x").expect("written");
     assert_eq!(refusal(&dir.path().join("file")).kind, Kind::Usage);
     for (text, kind) in [
@@ -31,6 +35,20 @@ fn a_place_that_is_no_cluster_is_told_apart_and_says_what_to_do() {
     ] {
         std::fs::write(dir.path().join("cluster.toml"), text).expect("written");
         assert_eq!(refusal(dir.path()).kind, kind, "{text:?}");
+    }
+}
+
+#[test]
+fn a_device_is_measured_for_as_long_as_was_said_or_else_as_suits_it_within_a_limit() {
+    let [second, minute] = [1, 60].map(Duration::from_secs);
+    for (measure, usual, budget) in [
+        (Measure::For(minute), second, Some(minute)),
+        (Measure::For(second), minute, Some(second)),
+        (Measure::AtMost(minute), second, Some(second)),
+        (Measure::AtMost(second), minute, Some(second)),
+        (Measure::Guess, minute, None),
+    ] {
+        assert_eq!(measure.budget(usual), budget, "{measure:?}, usually {usual:?}");
     }
 }
 

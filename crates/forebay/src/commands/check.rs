@@ -7,8 +7,8 @@ mod repair;
 
 use crate::args;
 use crate::context::Context;
-use crate::show::human;
 use crate::show::live::Live;
+use crate::show::{complain, human};
 use clap::Args;
 use forebay_embedded::Settings;
 use forebay_env::real::{self, OpenMode};
@@ -46,7 +46,8 @@ pub struct CheckArgs {
     target: Option<TargetId>,
 }
 
-/// Looks. The exit code is 1 if anything is wrong, also what opening would repair.
+/// Looks. The exit code is 1 if anything is wrong, also what opening would repair, and if one of several cannot be
+/// looked at.
 pub fn run(context: &mut Context, args: &CheckArgs) -> Result<ExitCode> {
     context.out.outlive_reader();
     if let Some(device) = args.device.as_ref().filter(|_| args.rebuild) {
@@ -60,13 +61,25 @@ pub fn run(context: &mut Context, args: &CheckArgs) -> Result<ExitCode> {
             Settings::read(dir)?.targets.into_iter().map(|target| dir.join(target)).collect()
         }
     };
-    let mut sound = true;
+    let (alone, mut sound) = (devices.len() == 1, true);
     for device in devices {
-        let repaired = if args.write { Some(repair::run(&device, Live::new(!context.json))?) } else { None };
-        sound &= one(context, &device, args.quick, repaired)?;
+        sound &= match looked_at(context, &device, args) {
+            // What there is to say of the others does not depend on it.
+            Err(error) if !alone => {
+                complain(&named(error, &device.display().to_string()));
+                false
+            }
+            looked => looked?,
+        };
     }
     context.out.flush()?;
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Puts right what can be of one, if that is wanted, and looks it over; whether it is sound.
+fn looked_at(context: &mut Context, device: &Path, args: &CheckArgs) -> Result<bool> {
+    let repaired = if args.write { Some(repair::run(device, Live::new(!context.json))?) } else { None };
+    one(context, device, args.quick, repaired)
 }
 
 /// Looks over one, of which these things were put right if that was wanted; whether it is sound.
@@ -146,7 +159,8 @@ fn one(context: &mut Context, device: &Path, quick: bool, repaired: Option<Vec<S
         context.out.line("  It is in use: what is recorded was not read; check it when nobody uses it.")?;
     }
     context.out.line(match (complaints, damage) {
-        (0, 0) => "Sound.".to_string(),
+        (0, 0) if read => "Sound.".to_string(),
+        (0, 0) => "Superblock and catalog are sound.".to_string(),
         (1, 0) => "1 complaint; opening the target repairs what can be repaired.".to_string(),
         (n, 0) => format!("{n} complaints; opening the target repairs what can be repaired."),
         (complaints, damage) => format!(

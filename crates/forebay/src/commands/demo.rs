@@ -239,7 +239,7 @@ fn target(place: &Path, named: bool) -> Result<(Temporary, Formatted)> {
     }
     let dir = Temporary(file::absolute(place)?.join(format!("forebay-demo-{}", process::id())));
     let size = Bytes(size).align_down(Bytes::mib(1));
-    let options = FormatOptions::file(size, Measure::For(Duration::from_secs(4)));
+    let options = FormatOptions::file(size, Measure::AtMost(Duration::from_secs(4)));
     let mut formatted = forebay_embedded::format(&dir.0, &options)?;
     match formatted.pop() {
         Some(formatted) => Ok((dir, formatted)),

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a device is measured at format time.
+/// How long a device is measured at format time, at most, if nothing is said.
 const QUICK: Duration = Duration::from_secs(4);
 
 /// What to make the cluster of.
@@ -23,7 +23,7 @@ pub struct FormatArgs {
     /// A block device or preallocated file; may be repeated
     #[arg(long = "device", value_name = "PATH")]
     devices: Vec<PathBuf>,
-    /// How long each device is measured; 0 for a cautious guess
+    /// How long each device is measured, 4s at most if left out; 0 for a cautious guess
     #[arg(long, value_name = "TIME", value_parser = span)]
     measure: Option<Duration>,
     /// Zones where tracks do not overlap, on devices that hide that others do (drive-managed SMR): each so long, one at
@@ -37,9 +37,10 @@ pub struct FormatArgs {
 
 /// Does it.
 pub fn run(context: &mut Context, args: &FormatArgs) -> Result<()> {
-    let measure = match args.measure.unwrap_or(QUICK) {
-        Duration::ZERO => Measure::Guess,
-        time => Measure::For(time),
+    let measure = match args.measure {
+        None => Measure::AtMost(QUICK),
+        Some(Duration::ZERO) => Measure::Guess,
+        Some(time) => Measure::For(time),
     };
     let options = FormatOptions {
         size: args.size,
@@ -66,7 +67,7 @@ pub fn run(context: &mut Context, args: &FormatArgs) -> Result<()> {
 
 /// Makes a cluster of one file, quickly, and says so to people: for commands that make what they need.
 pub fn make(dir: &Path, size: Bytes) -> Result<()> {
-    for target in forebay_embedded::format(dir, &FormatOptions::file(size, Measure::For(QUICK)))? {
+    for target in forebay_embedded::format(dir, &FormatOptions::file(size, Measure::AtMost(QUICK)))? {
         say(&sentence(dir, &target));
     }
     Ok(())

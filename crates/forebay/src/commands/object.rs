@@ -40,7 +40,8 @@ pub struct SnapshotArgs {
 pub struct RmArgs {
     /// The name
     name: String,
-    /// Not the name, but what was written for it, and for the names under it, by processes that were killed
+    /// Not the name, but what was written for it, and for the names under it, by processes that were killed; puts that
+    /// are under way now are ended as well
     #[arg(long)]
     unfinished: bool,
 }
@@ -111,7 +112,7 @@ fn list(context: &mut Context, cluster: &Cluster, prefix: &str, most: usize) -> 
     if let Some(name) = first {
         say(&format!(
             "{} in {used} without a name: being put just now, or left behind by a process that was killed; \
-             `forebay rm --unfinished {name}` removes what nobody writes any more",
+             `forebay rm --unfinished {name}` removes both, and so ends puts that are under way now",
             human::some(unfinished, "object"),
         ));
     }

@@ -1,11 +1,11 @@
 //! `forebay plan`: can this disk promise a rate, for how long a history, and where?
 
 use crate::context::Context;
-use crate::show::{json, say};
+use crate::show::{human, json, say};
 use clap::Args;
 use forebay_env::real::{self, OpenMode};
 use forebay_model::key::KeySet;
-use forebay_model::{Bytes, PlanRequest, Profile, Rate, Result};
+use forebay_model::{Bytes, Error, Kind, PlanRequest, Profile, Rate, Result};
 use forebay_target::Target;
 use forebay_target::layout::Layout;
 use forebay_target::plan::{Ground, plan};
@@ -25,7 +25,7 @@ pub struct PlanArgs {
     /// A key, as for a ring; its index takes space and time, too; may be repeated
     #[arg(long = "key", value_name = "KEY")]
     keys: Vec<String>,
-    /// A device that is in no cluster, empty or formatted; the cluster's targets if left out
+    /// A device that promises nothing yet, empty or formatted; the cluster's targets if left out
     #[arg(long, value_name = "PATH")]
     device: Option<PathBuf>,
 }
@@ -47,10 +47,23 @@ fn of_device(context: &mut Context, args: &PlanArgs, device: &Path) -> Result<bo
     let found = real::run(real::Options { device: opened }, |env| async move { Target::inspect(env).await })?;
     let (profile, layout, free): (Profile, Layout, Vec<Range<Bytes>>) = match found {
         Ok((superblock, catalog, _)) => {
+            let mut promised = catalog.rings.values().filter(|ring| ring.spec.guarantee > Rate(0));
+            if let Some(first) = promised.next() {
+                // What is left beside promises only their target knows.
+                return Err(Error::usage(format!(
+                    "{} has {} with a promised rate already, {} first: ask what can be promised beside that with \
+                     --cluster, in place of --device",
+                    geometry.name,
+                    human::some(1 + promised.count() as u64, "ring"),
+                    first.spec.name
+                )));
+            }
             let layout = superblock.layout;
             let free = catalog.free_runs(&layout);
             (superblock.profile, layout, free)
         }
+        // Of what is damaged, or of a later version, nobody knows what it promises.
+        Err(error) if error.kind != Kind::Usage => return Err(error),
         Err(_) => {
             say(&format!(
                 "{} is not formatted, so this rests on a cautious guess; `forebay profile` measures it",

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct ProfileArgs {
     /// A block device or file; the targets of the cluster if left out
     device: Option<PathBuf>,
-    /// Draw the curve into this file as well
+    /// Draw the curve of one device into this file as well
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Time for each device
@@ -57,6 +57,13 @@ pub fn run(context: &mut Context, args: &ProfileArgs) -> Result<()> {
         )),
         None => context.with_cluster(|context, cluster| {
             let profiles = cluster.profiles()?;
+            if let (Some(path), several @ 2..) = (&args.svg, profiles.told.len()) {
+                return Err(Error::usage(format!(
+                    "{several} targets are to be drawn into {}, which has room for one curve: name the device of one, or \
+                     leave out --svg",
+                    path.display()
+                )));
+            }
             for target in profiles.told {
                 let profile = if args.stored {
                     target.profile

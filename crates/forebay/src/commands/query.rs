@@ -17,7 +17,7 @@ pub struct FormArgs {
     /// The bytes too, in hexadecimal
     #[arg(long, conflicts_with = "raw")]
     hex: bool,
-    /// The bytes alone, as they are, one element after the other
+    /// The bytes alone, as they are, one element after the other; not with --json
     #[arg(long)]
     raw: bool,
 }
@@ -61,38 +61,46 @@ pub struct TailArgs {
 }
 
 impl FormArgs {
-    fn form(&self, json: bool) -> Form {
-        match (self.raw, self.hex, json) {
+    fn form(&self, json: bool) -> Result<Form> {
+        Ok(match (self.raw, self.hex, json) {
+            (true, _, true) => {
+                return Err(Error::usage(
+                    "--raw writes bytes alone, and --json a value a line: give one of both, or --json with --hex for the \
+                     bytes, too",
+                ));
+            }
             (true, _, _) => Form::Raw,
             (_, true, true) => Form::JsonHex,
             (_, true, false) => Form::Hex,
             (_, _, true) => Form::Json,
             _ => Form::Lines,
-        }
+        })
     }
 }
 
 /// Looks back.
 pub fn run(context: &mut Context, args: &QueryArgs) -> Result<()> {
+    let form = args.form.form(context.json)?;
     context.with_cluster(|context, cluster| {
         let options = QueryOptions { limit: args.limit, ..QueryOptions::default() };
         let answer = cluster.query_with(&args.ring, &args.query, options)?;
         if args.count {
             return count(context, &args.ring, answer);
         }
-        show(context, cluster, &args.ring, answer, args.form.form(context.json), true)
+        show(context, cluster, &args.ring, answer, form, true)
     })
 }
 
 /// Watches.
 pub fn tail(context: &mut Context, args: &TailArgs) -> Result<()> {
+    let form = args.form.form(context.json)?;
     context.with_cluster(|context, cluster| {
         let options = QueryOptions { follow: true, limit: args.limit, gaps_only: false };
         let answer = match args.all {
             true => cluster.query_with(&args.ring, &args.query, options)?,
             false => cluster.tail_with(&args.ring, &args.query, options)?,
         };
-        show(context, cluster, &args.ring, answer, args.form.form(context.json), false)
+        show(context, cluster, &args.ring, answer, form, false)
     })
 }
 

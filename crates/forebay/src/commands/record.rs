@@ -104,11 +104,16 @@ struct Recorded {
 
 fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Recorded> {
     let existing = find(cluster, &args.ring)?;
-    if existing.is_none() && !args.create {
-        return Err(Error::missing(format!(
-            "there is no ring {}; create it with `forebay ring create`, or give --create and --capacity",
-            args.ring
-        )));
+    match &existing {
+        // Whoever believes that a rate is promised has to hear that none is.
+        Some(ring) => args.spec.check_as_given(&ring.spec)?,
+        None if !args.create => {
+            return Err(Error::missing(format!(
+                "there is no ring {}; create it with `forebay ring create`, or give --create and --capacity",
+                args.ring
+            )));
+        }
+        None => {}
     }
     // Before there is anything to stop in order, a signal ends this at once.
     let stop = &Stop::on_signals()?;
@@ -145,7 +150,9 @@ fn record(context: &Context, cluster: &Cluster, args: &RecordArgs) -> Result<Rec
             )));
         }
     }
-    let options = RecorderOptions { overflow: args.spec.overflow.map(Overflow::from) };
+    // What is in a file is there as well when there is room.
+    let overflow = args.spec.overflow.map(Overflow::from).or(args.input.waits().then_some(Overflow::Block));
+    let options = RecorderOptions { overflow };
     let recorder = cluster.recorder_with(&args.ring, options)?;
     let (stopper, stopping) = (recorder.stopper(), recorder.stopper());
     when_stopped(stop, move || stopping.stop())?;

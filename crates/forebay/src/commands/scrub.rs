@@ -48,8 +48,11 @@ pub fn run(context: &mut Context, args: &ScrubArgs) -> Result<ExitCode> {
         let targets: Vec<TargetId> = cluster.info()?.targets.iter().map(|target| target.id).collect();
         let mut damaged = 0;
         for target in targets {
-            let Some(last) = one(context, cluster, args, target, &stop)? else { break };
+            let last = one(context, cluster, args, target, &stop)?;
             damaged += last.damaged;
+            if !last.finished {
+                break;
+            }
         }
         Ok(damaged)
     })?;
@@ -57,14 +60,8 @@ pub fn run(context: &mut Context, args: &ScrubArgs) -> Result<ExitCode> {
     Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Scrubs a target to its end; what it said last, unless somebody stopped it.
-fn one(
-    context: &mut Context,
-    cluster: &Cluster,
-    args: &ScrubArgs,
-    target: TargetId,
-    stop: &Stop,
-) -> Result<Option<Scrubbed>> {
+/// Scrubs a target to its end, unless somebody stops it; what it said last.
+fn one(context: &mut Context, cluster: &Cluster, args: &ScrubArgs, target: TargetId, stop: &Stop) -> Result<Scrubbed> {
     let mut live = Live::new(!context.json);
     let mut anew = args.restart;
     loop {
@@ -76,10 +73,12 @@ fn one(
         for finding in &step.found {
             tell(context, &step, finding)?;
         }
+        // A scrub takes hours: what it finds is seen when it is found.
+        context.out.flush()?;
         if step.finished || stop.is_set() {
             live.clear();
             sum_up(context, &step)?;
-            return Ok(step.finished.then_some(step));
+            return Ok(step);
         }
     }
 }

@@ -27,15 +27,17 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// What is served if no directory is named.
+const UNNAMED: &str = "forebay-data";
 /// The most nodes of a directory.
 const MOST_NODES: u16 = 1000;
 
 /// What is served, and where.
 #[derive(Args)]
 pub struct ServeArgs {
-    /// The cluster's directory; it is made if it is not there, with one target in a file
-    #[arg(default_value = "forebay-data")]
-    dir: PathBuf,
+    /// The cluster's directory: if left out, the one that --cluster names, or else forebay-data; it is made if it is not
+    /// there, with one target in a file
+    dir: Option<PathBuf>,
     /// Where the manager listens: an address and a port, 0 for any that is free
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDRESS")]
     listen: String,
@@ -97,19 +99,20 @@ pub struct ServeArgs {
 
 /// Serves it.
 pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
+    let dir = directory(context, args.dir.as_deref())?;
     let stop = Stop::on_signals()?;
     let allowed = Allowed::here();
     let (connections, memory, intake) = (args.connections, args.memory, args.intake);
     let strangers = (connections / 4).max(1);
     let bounds = Bounds { connections, strangers, memory, payloads: memory, intake, ..Bounds::default() };
     if let Some(manager) = &args.join {
-        return join(context, args, manager, &|parts| fit(bounds, &allowed, parts), &stop);
+        return join(context, args, &dir, manager, &|parts| fit(bounds, &allowed, parts), &stop);
     }
-    let dirs = directories(args)?;
+    let dirs = directories(args, &dir)?;
     let targets = dirs.iter().map(|dir| targets(dir)).sum::<Result<usize>>()?;
     let taken = fit(bounds, &allowed, Parts { has_manager: true, nodes: dirs.len(), targets })?;
-    if dirs.is_empty() && !file::exists(&args.dir) {
-        file::make_directory(&args.dir)?;
+    if dirs.is_empty() && !file::exists(&dir) {
+        file::make_directory(&dir)?;
     }
     dirs.iter().try_for_each(|dir| made(dir, args.size))?;
     let options = ServerOptions {
@@ -129,7 +132,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         warned,
         told,
     };
-    let server = Server::start(&args.dir, &dirs, &options)?;
+    let server = Server::start(&dir, &dirs, &options)?;
     let ca = args.tls.as_ref().map(|dir| dir.join(AUTHORITY).display().to_string());
     let (control, key) = (server.control(), server.key().display().to_string());
     if context.json {
@@ -141,7 +144,7 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
             "ca": ca,
         }))?;
     } else {
-        context.out.line(format_args!("{} is served until Ctrl-C. To use it:", args.dir.display()))?;
+        context.out.line(format_args!("{} is served until Ctrl-C. To use it:", dir.display()))?;
         let ca = ca.map(|ca| format!(" FOREBAY_CA={ca}")).unwrap_or_default();
         context.out.line(format_args!("  export FOREBAY_CLUSTER=forebay://{control} FOREBAY_ACCESS_KEY={key}{ca}"))?;
         if let Some(status) = server.status() {
@@ -151,6 +154,23 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
     context.out.flush()?;
     stop.wait(None)?;
     server.close()
+}
+
+/// The directory that is served: the one that is given, or else the one that is the cluster. What the environment names
+/// is for who names none.
+fn directory(context: &Context, given: Option<&Path>) -> Result<PathBuf> {
+    let named = context.cluster.as_deref().filter(|_| !context.is_remote());
+    match (given, named) {
+        (Some(dir), Some(named)) if context.is_cluster_said && file::from_root(dir)? != file::from_root(named)? => {
+            Err(Error::usage(format!(
+                "{} is to be served, and --cluster names another directory, {}; leave one of them out",
+                dir.display(),
+                named.display()
+            )))
+        }
+        (Some(dir), _) | (None, Some(dir)) => Ok(dir.to_path_buf()),
+        (None, None) => Ok(PathBuf::from(UNNAMED)),
+    }
 }
 
 /// What there is room for of what was asked for; what there is not is said.
@@ -167,19 +187,19 @@ fn targets(dir: &Path) -> Result<usize> {
 
 /// The directories of the nodes that are served: all that there are, for files lie on each of them; and more only where each has
 /// a directory of its own.
-fn directories(args: &ServeArgs) -> Result<Vec<PathBuf>> {
-    let node = |n: u16| args.dir.join(format!("node-{n}"));
+fn directories(args: &ServeArgs, dir: &Path) -> Result<Vec<PathBuf>> {
+    let node = |n: u16| dir.join(format!("node-{n}"));
     let several = (1..=MOST_NODES).filter(|n| has_targets(&node(*n))).count() as u16;
     if let Some(missing) = (1..=several).find(|n| !has_targets(&node(*n))) {
         return Err(Error::missing(format!(
             "{} has nodes behind node-{missing}, which is not there; put it back",
-            args.dir.display()
+            dir.display()
         )));
     }
-    let alone = has_targets(&args.dir);
+    let alone = has_targets(dir);
     let there = match several {
         0 if alone => 1,
-        0 if !file::exists(args.dir.join(METADATA)) => args.nodes.unwrap_or(1),
+        0 if !file::exists(dir.join(METADATA)) => args.nodes.unwrap_or(1),
         several => several,
     };
     let asked = args.nodes.unwrap_or(there);
@@ -192,11 +212,11 @@ fn directories(args: &ServeArgs) -> Result<Vec<PathBuf>> {
         let or = if several > 0 { ", give more, or move away the directories of those that are lost" } else { "" };
         return Err(Error::usage(format!(
             "{} has {has} and cannot be served with {asked}; leave --nodes out{or}",
-            args.dir.display()
+            dir.display()
         )));
     }
     Ok(match asked {
-        1 if several == 0 => vec![args.dir.clone()],
+        1 if several == 0 => vec![dir.to_path_buf()],
         asked => (1..=asked).map(node).collect(),
     })
 }
@@ -224,13 +244,14 @@ fn files(args: &ServeArgs) -> Result<Option<TlsFiles>> {
 fn join(
     context: &mut Context,
     args: &ServeArgs,
+    dir: &Path,
     manager: &str,
     fit: &dyn Fn(Parts) -> Result<Taken>,
     stop: &Stop,
 ) -> Result<()> {
     let manager = manager_of(manager)?.to_string();
-    let taken = fit(Parts { has_manager: false, nodes: 1, targets: targets(&args.dir)? })?;
-    made(&args.dir, args.size)?;
+    let taken = fit(Parts { has_manager: false, nodes: 1, targets: targets(dir)? })?;
+    made(dir, args.size)?;
     let options = JoinOptions {
         manager: manager.clone(),
         key: context.key().map(Path::to_path_buf),
@@ -244,7 +265,7 @@ fn join(
         warned,
         rebuilding: args.rebuild_key.clone().map(|key| Rebuilding { key, kept }),
     };
-    let node = Joined::start(&args.dir, options)?;
+    let node = Joined::start(dir, options)?;
     let ending = node.ending();
     when_stopped(stop, move || ending.end())?;
     // Whoever stops it meanwhile does not wait for the manager.
@@ -257,7 +278,7 @@ fn join(
                 "status": node.status(),
             }))?;
         } else {
-            let (dir, number, at) = (args.dir.display(), node.number(), node.address());
+            let (dir, number, at) = (dir.display(), node.number(), node.address());
             context.out.line(format_args!(
                 "{dir} is node {number} of forebay://{manager}, and is served at {at} until Ctrl-C."
             ))?;

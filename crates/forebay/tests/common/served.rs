@@ -45,6 +45,11 @@ impl Served {
         Served::of(Served::command_to(place, dir, options))
     }
 
+    /// One of the directory that is the cluster, as its environment or these options say.
+    pub fn of_cluster(place: &Place, options: &[&str]) -> Served {
+        Served::of(place.command(&[&["serve", "--json", "--listen", "127.0.0.1:0"], options].concat()))
+    }
+
     /// The same with limits of the operating system, as prlimit(1) is told them. What it says goes to a file.
     pub fn limited(place: &Place, limits: &[&str], options: &[&str]) -> Served {
         let said = std::fs::File::create(place.path("said")).unwrap();

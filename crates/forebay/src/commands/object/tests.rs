@@ -30,7 +30,8 @@ fn cluster(dir: &Path) -> (Cluster, Vec<String>) {
 /// The lines that `ls` writes.
 fn listed(dir: &Path, cluster: &Cluster, json: bool, prefix: &str, most: usize) -> Vec<String> {
     let path = dir.join("listed");
-    let global = Global { cluster: None, access_key: None, ca: None, wait: Duration::ZERO, json };
+    let global =
+        Global { cluster: None, is_cluster_said: false, access_key: None, ca: None, wait: Duration::ZERO, json };
     let mut context = Context::new(global).unwrap();
     context.out = Out::over(File::create(&path).unwrap());
     let list = if json { list_json } else { list };
