@@ -1,5 +1,6 @@
 //! For tests: a device in memory, and time that moves to the next event when nothing is ready.
 
+use crate::promise::Signal;
 use crate::query::{Limits, run};
 use crate::{Arrival, Ring, Target};
 use forebay_env::pipe::pipe;
@@ -87,12 +88,23 @@ impl Wake for Woken {
     }
 }
 
-/// The device. Writes are kept at once and end in their turn.
+type Pages = BTreeMap<u64, Box<[u8; 4096]>>;
+
+/// Which writes wait.
+#[derive(Default)]
+struct Hold {
+    /// So many more do not; none does if there is no number.
+    passing: Cell<Option<usize>>,
+    let_go: Signal,
+}
+
+/// The device. Writes are kept at once and end in their turn, but for those that are held.
 pub(crate) struct Memory {
     size: Bytes,
     rotates: bool,
     clock: Hand,
-    pages: RefCell<BTreeMap<u64, Box<[u8; 4096]>>>,
+    pages: Rc<RefCell<Pages>>,
+    hold: Rc<Hold>,
     free_at: Cell<Moment>,
     log: RefCell<Vec<Op>>,
     fail_writes: Cell<bool>,
@@ -128,6 +140,29 @@ impl Memory {
     /// Writes fail from now on, or no longer.
     pub(crate) fn fail_writes(&self, fail: bool) {
         self.fail_writes.set(fail);
+    }
+
+    /// From now on this many writes go on, and all others wait, with nothing of them on the device, until they are let go.
+    pub(crate) fn hold_writes_after(&self, passing: usize) {
+        self.hold.passing.set(Some(passing));
+    }
+
+    /// The writes that are held go on, and no more are.
+    pub(crate) fn let_writes_go(&self) {
+        self.hold.passing.set(None);
+        self.hold.let_go.notify();
+    }
+
+    /// Whether a write that comes now is held.
+    fn holds_next(&self) -> bool {
+        match self.hold.passing.get() {
+            None => false,
+            Some(0) => true,
+            Some(passing) => {
+                self.hold.passing.set(Some(passing - 1));
+                false
+            }
+        }
     }
 
     /// Changes a byte.
@@ -177,14 +212,21 @@ impl Device for Memory {
 
     fn write(&self, offset: Bytes, buffer: Buffer) -> DeviceFuture<(Buffer, Result<()>)> {
         let done = self.done(Op::Write(offset), buffer.len());
+        if self.holds_next() {
+            let (hold, pages) = (self.hold.clone(), self.pages.clone());
+            return Box::pin(async move {
+                hold.let_go.until(|| hold.passing.get().is_none()).await;
+                keep(&mut pages.borrow_mut(), offset, &buffer);
+                done.await;
+                (buffer, Ok(()))
+            });
+        }
         let failed = self.fail_writes.get();
         if !failed {
-            let mut pages = self.pages.borrow_mut();
-            for (i, part) in buffer.chunks(4096).enumerate() {
-                self.lost.borrow_mut().remove(&(offset.0 / 4096 + i as u64));
-                let page = pages.entry(offset.0 / 4096 + i as u64).or_insert_with(|| Box::new([0; 4096]));
-                page[..part.len()].copy_from_slice(part);
-            }
+            let first = offset.0 / 4096;
+            let end = first + (buffer.len() as u64).div_ceil(4096);
+            self.lost.borrow_mut().retain(|page| !(first..end).contains(page));
+            keep(&mut self.pages.borrow_mut(), offset, &buffer);
         }
         Box::pin(async move {
             done.await;
@@ -211,6 +253,13 @@ impl Device for Memory {
     }
 }
 
+fn keep(pages: &mut Pages, offset: Bytes, bytes: &[u8]) {
+    for (i, part) in (0..).zip(bytes.chunks(4096)) {
+        let page = pages.entry(offset.0 / 4096 + i).or_insert_with(|| Box::new([0; 4096]));
+        page[..part.len()].copy_from_slice(part);
+    }
+}
+
 /// A world of one device.
 pub(crate) struct Fake {
     executor: Executor,
@@ -232,7 +281,8 @@ impl Fake {
             size,
             rotates,
             clock: Hand(time.clone()),
-            pages: RefCell::default(),
+            pages: Rc::default(),
+            hold: Rc::default(),
             free_at: Cell::new(Moment(0)),
             log: RefCell::default(),
             fail_writes: Cell::new(false),

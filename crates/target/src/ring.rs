@@ -598,14 +598,23 @@ impl Ring {
             .map(|(_, tables, on_device)| (tables.clone(), on_device.get()))
     }
 
-    /// Whether the last run may have overwritten parts of the segment before it crashed.
+    /// Whether the last run may have overwritten parts of the segment before it crashed. Of a ring that was deleted while
+    /// it was looked at, others may have all.
     pub(crate) fn is_doubtful(&self, sequence: u64) -> bool {
-        sequence < self.core.with_ring(self.id, |r| r.doubtful_before)
+        !self.core.has_ring(self.id) || sequence < self.core.with_ring(self.id, |r| r.doubtful_before)
     }
 
     /// Sequence after the last element that can be read.
     pub(crate) fn readable_end(&self) -> u64 {
         self.work.borrow().readable_end()
+    }
+
+    /// Number of the first block of this segment that is not written yet, if there is one: of blocks in which no element
+    /// ends, sequences say nothing.
+    pub(crate) fn first_unwritten(&self, sequence: u64) -> Option<u32> {
+        let work = self.work.borrow();
+        let mut unwritten = work.in_flight.iter().filter(|item| item.segment == sequence && item.done.is_none());
+        unwritten.find_map(|item| item.block).map(|block| block.index)
     }
 
     /// Blocks under way that can no longer be durable in time: a device that stalls is noticed before it ends.

@@ -27,7 +27,8 @@ pub(super) async fn ask(service: &Service, request: Request, fenced: Option<Fenc
             let ring = target.ring(&name)?;
             // One that is just finding its tail knows more in a moment; one that failed says so in its status.
             let _ = race(ring.ready(), service.env.clock.sleep(TAIL_PATIENCE)).await;
-            Ok(Reply::Rings(vec![ring.status()]))
+            // Meanwhile it may have been deleted.
+            Ok(Reply::Rings(vec![target.ring(&name)?.status()]))
         }
         Request::CreateRing(spec) => {
             let ring = target.create_fenced_ring(spec, fenced.map_or(0, |fenced| fenced.version)).await?;

@@ -85,7 +85,12 @@ impl Run<'_> {
             // Only the block on the border is copied.
             let total = Header::read(rest).map_or(0, |h| h.total_len.get() as usize);
             let missing = total.saturating_sub(rest.len());
-            if missing > 0 && missing <= bytes.len() {
+            if missing > bytes.len() {
+                // It goes on in the next stretch as well; what its header says is checked, and a block is not longer.
+                rest.extend_from_slice(bytes);
+                return;
+            }
+            if missing > 0 {
                 rest.extend_from_slice(&bytes[..missing]);
                 used = missing;
             }

@@ -61,6 +61,17 @@ pub(super) struct Plan {
     pub(super) end: Stretch,
 }
 
+/// How much of a sealed segment can be read: the elements and the blocks before these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Readable {
+    elements: u64,
+    blocks: u32,
+}
+
+impl Readable {
+    const ALL: Readable = Readable { elements: u64::MAX, blocks: u32::MAX };
+}
+
 impl Stretch {
     fn hole(offset: u32, elements: (u64, u64), times: (i64, i64)) -> Stretch {
         Stretch {
@@ -176,9 +187,13 @@ impl Run<'_> {
         let readable_end = self.ring.readable_end();
         if let Some((tables, on_device)) = self.ring.recent_tables(segment.sequence) {
             let pages = on_device.then_some(at);
-            let complete = segment.end <= readable_end;
+            let unwritten = self.ring.first_unwritten(segment.sequence);
+            let complete = segment.end <= readable_end && unwritten.is_none();
             // Where blocks are on their way: read what is there, and come back.
-            let readable = if complete { u64::MAX } else { readable_end };
+            let readable = match complete {
+                true => Readable::ALL,
+                false => Readable { elements: readable_end, blocks: unwritten.unwrap_or(u32::MAX) },
+            };
             let mut plan = self.plan_spans(&tables, pages, segment, readable).await?;
             plan.complete = complete;
             return Ok(plan);
@@ -187,7 +202,7 @@ impl Run<'_> {
             return Ok(self.plan_without_tables(segment.bytes, segment));
         }
         let tables = self.tables(slot, segment, at).await?;
-        self.plan_spans(&tables, Some(at), segment, u64::MAX).await
+        self.plan_spans(&tables, Some(at), segment, Readable::ALL).await
     }
 
     async fn tables(&self, slot: u32, segment: &Segment, at: Bytes) -> Result<Tables> {
@@ -301,17 +316,20 @@ impl Run<'_> {
         plan
     }
 
-    /// What to read of a sealed segment, as far as its elements before `readable` reach.
+    /// What to read of a sealed segment, as far as it is `readable`.
     async fn plan_spans(
         &self,
         tables: &Tables,
         pages_at: Option<Bytes>,
         segment: &Segment,
-        readable: u64,
+        readable: Readable,
     ) -> Result<Plan> {
         let wanted = self.candidates(tables, pages_at).await?;
         // Blocks in which the last element goes on may still be on their way.
-        let there = |s: &&Span| s.end < readable || s.end == readable && !s.continues;
+        let there = |s: &&Span| {
+            let are_elements = s.end < readable.elements || s.end == readable.elements && !s.continues;
+            are_elements && s.first_block.saturating_add(s.blocks) <= readable.blocks
+        };
         let spans = &tables.spans[..tables.spans.iter().take_while(there).count()];
         // Of a span of which a part was read while it was being written, the rest is, if it may have gaps.
         let begun =
@@ -327,7 +345,7 @@ impl Run<'_> {
             };
             outline.part(part, self.offset, is_read(i, span), self.in_range(span));
         }
-        if readable == u64::MAX && segment.end > outline.reached.0 {
+        if readable == Readable::ALL && segment.end > outline.reached.0 {
             outline.hole(segment.end, segment.max_time);
         }
         let gaps = tables.gaps.iter().filter_map(|told| {

@@ -1,11 +1,11 @@
 use super::plan::Stretch;
 use super::{Limits, follow, run};
-use crate::Ring;
 use crate::fake::{Fake, Told, Writer, sequences, small, tell};
+use crate::{Ring, Target};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_model::gap::{Cause, Gap};
 use forebay_model::query::Query;
-use forebay_model::ring::{Batch, Item, QuerySummary};
+use forebay_model::ring::{Batch, Item, QuerySummary, RingSpec};
 use forebay_model::{Bytes, Result, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
@@ -363,6 +363,87 @@ fn what_is_damaged_is_told_and_all_else_returned() {
     // By key as well, though the index of the fifth segment is gone.
     let by_key = sequences(&fake.ask(&ring, "value=7").0);
     assert_eq!(by_key, found.into_iter().filter(|n| n % 50 == 7).collect::<Vec<_>>());
+}
+
+#[test]
+fn blocks_that_lie_over_several_reads_are_returned_whole() {
+    // Groups of 16 MiB, and as large segments as go into them.
+    let fake = Fake::new(Bytes::gib(1), false);
+    let target = fake.target();
+    let spec = RingSpec { block: Bytes::mib(4), segment: Bytes::ZERO, ..small("/a", Bytes::mib(64)) };
+    let ring = fake.create(&target, spec).unwrap();
+    // One small block puts those behind it across the borders of what is read at once.
+    record(&fake, &ring, [500]);
+    record(&fake, &ring, std::iter::repeat_n(16_000, 1200));
+    let sealed = ring.core().with_ring(ring.id, |r| r.slots.iter().flatten().count()) - 1;
+    assert!(sealed >= 1, "{sealed} are sealed");
+    fake.run(target.close()).unwrap();
+    drop((ring, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/a").unwrap();
+    fake.run(ring.ready()).unwrap();
+    let (told, summary) = fake.ask(&ring, "all");
+    assert!(told.iter().all(|t| matches!(t, Told::Element(..))), "nothing is missing");
+    assert_eq!((sequences(&told), summary.elements), ((0..1201).collect::<Vec<_>>(), 1201));
+}
+
+#[test]
+fn a_reader_of_what_is_damaged_ends_when_the_ring_is_deleted_meanwhile() {
+    let fake = Fake::new(Bytes::gib(1), false);
+    let target = fake.target();
+    let ring = fake.create(&target, RingSpec { segment: Bytes::ZERO, ..small("/a", Bytes::mib(64)) }).unwrap();
+    // Less than is read at once, and several batches.
+    let recorded = record(&fake, &ring, std::iter::repeat_n(1000, 3800)).len() as u64;
+    let at = ring.core().with_ring(ring.id, |r| r.slot_at(&ring.core().layout(), 0));
+    fake.disk.flip(at + Bytes::kib(3592));
+    let (mut outlet, task) = start(&fake, &ring, "all", false, 1);
+    let mut told = Vec::new();
+    fake.run(async { tell(&outlet.receive().await.expect("there are several"), &mut told) });
+    fake.run(target.delete_ring("/a")).unwrap();
+    let summary = fake.run(async {
+        while let Some(batch) = outlet.receive().await {
+            tell(&batch, &mut told);
+        }
+        task.await.unwrap()
+    });
+    assert!(summary.expired > 0 && told.iter().all(|t| !matches!(t, Told::Gap(_))), "{} expired", summary.expired);
+    assert_eq!(sequences(&told).len() as u64 + summary.expired, recorded);
+}
+
+#[test]
+fn a_reader_that_follows_waits_for_blocks_of_a_sealed_segment_in_which_no_element_ends() {
+    let (fake, ring) = ring(Bytes::mib(4));
+    // Nearly a segment.
+    record(&fake, &ring, std::iter::repeat_n(900, 220));
+    let (mut outlet, task) = start(&fake, &ring, "all", true, 4 << 20);
+    fake.wait(Duration::from_secs(1));
+    // Of the element that goes on in the next segment one block is written, and the others are on their way.
+    fake.disk.hold_writes_after(1);
+    let mut writer = Writer::new(&fake, &ring);
+    let large: Vec<u8> = (0..150_000u32).map(|n| n as u8).collect();
+    let element = large.clone();
+    let written = fake.env().spawner.spawn(async move {
+        writer.element(&element).await.unwrap();
+        writer.element(&[1; 900]).await.unwrap();
+        writer.durable().await.unwrap();
+    });
+    fake.wait(Duration::from_secs(1));
+    let first = ring.core().with_ring(ring.id, |r| r.slots[0].unwrap());
+    assert_eq!(first.end, 220, "nothing ends in what came into it since");
+    assert!(ring.recent_tables(first.sequence).is_some(), "it is sealed");
+    assert!(ring.first_unwritten(first.sequence).is_some(), "and not all of it is there");
+    fake.disk.let_writes_go();
+    let mut told = Vec::new();
+    fake.run(async {
+        written.await;
+        while sequences(&told).last() != Some(&221) {
+            tell(&outlet.receive().await.expect("it goes on"), &mut told);
+        }
+    });
+    drop((outlet, task));
+    assert_eq!(sequences(&told), (0..222).collect::<Vec<_>>());
+    assert!(told.contains(&Told::Element(220, large)) && told.len() == 222, "whole, and no gap");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 use super::Ring;
 use crate::catalog::{PinRecord, RingRecord, Segment};
+use crate::layout::Layout;
 use forebay_model::ring::{Pin, PinPolicy, Pinned};
 use forebay_model::{Bytes, Error, Result, Timestamp};
 use std::rc::Rc;
@@ -114,6 +115,24 @@ impl Ring {
             });
         }
         fits
+    }
+}
+
+impl RingRecord {
+    /// Whether the writer would keep its free slots beside what pins hold if so many groups less were the ring's. One that
+    /// stops where all is pinned needs none.
+    pub(crate) fn check_free_after(&self, fewer: usize, layout: &Layout) -> Result<()> {
+        let per_group = u64::from(self.segments_per_group(layout));
+        let (held, left) = (self.held().len() as u64, self.segments().saturating_sub(fewer as u64 * per_group));
+        if self.spec.pin_policy == PinPolicy::Stop || held + LEAST_FREE <= left {
+            return Ok(());
+        }
+        let least = layout.group * (held + LEAST_FREE).div_ceil(per_group);
+        Err(Error::refused(format!(
+            "{} would have {left} segments, of which pins hold {held}, and {LEAST_FREE} must stay free for what is recorded; \
+             unpin something, or give it {least} at least (nothing was changed)",
+            self.spec.name
+        )))
     }
 }
 

@@ -180,7 +180,10 @@ impl Target {
             return Err(Error::busy(format!("{name} has {what}")));
         }
         ring.close().await?;
-        self.rings.borrow_mut().remove(&ring.id);
+        let is_first = self.rings.borrow_mut().remove(&ring.id).is_some();
+        if !is_first {
+            return Err(Error::missing(format!("{name} was deleted by somebody else at the same time")));
+        }
         let freed =
             self.core.with_ring(ring.id, |record| record.groups.iter().flatten().copied().collect::<Vec<u32>>());
         // As long as a crash may bring the ring back, what would be written there is overwritten by it.
@@ -207,6 +210,8 @@ impl Target {
     pub async fn resize_ring(&self, name: &str, capacity: Bytes) -> Result<Bytes> {
         let ring = self.ring(name)?;
         ring.ready().await?;
+        // It may have been deleted meanwhile.
+        ring.going()?;
         let layout = self.core.layout();
         let wanted = capacity.0.div_ceil(layout.group.0) as usize;
         if wanted < 1 {
@@ -294,6 +299,7 @@ impl Target {
     fn shrink(&self, id: RingId, fewer: usize) -> Result<Vec<u32>> {
         let layout = self.core.layout();
         self.core.with_ring_mut(id, |r| {
+            r.check_free_after(fewer, &layout)?;
             let per_group = r.segments_per_group(&layout) as usize;
             let held = r.held();
             let mut candidates: Vec<(u64, usize)> = Vec::new();
@@ -435,6 +441,8 @@ impl Target {
         beginning.check()?;
         let ring = self.ring(name)?;
         ring.ready().await?;
+        // It may have been deleted meanwhile.
+        ring.going()?;
         match ring.begin(beginning) {
             true => self.core.commit().await,
             false => Ok(()),
@@ -447,7 +455,12 @@ impl Target {
         self.check_relatives(name, &relatives)?;
         let swap = |with| self.core.with_ring_mut(ring.id, |r| std::mem::replace(&mut r.spec.relatives, with));
         let before = swap(relatives);
-        self.core.commit().await.inspect_err(|_| drop(swap(before)))
+        self.core.commit().await.inspect_err(|_| {
+            // Meanwhile it may have been deleted.
+            if self.core.has_ring(ring.id) {
+                drop(swap(before));
+            }
+        })
     }
 }
 

@@ -3,7 +3,7 @@ use crate::object::Placement;
 use crate::object::rows::Quota;
 use crate::{Ring, Target};
 
-use forebay_model::ring::{PinPolicy, RingSpec, RingState};
+use forebay_model::ring::{Beginning, PinPolicy, RingSpec, RingState};
 use forebay_model::{Bytes, Kind, ObjectId, Rate, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
@@ -115,6 +115,71 @@ fn a_ring_that_is_used_is_not_deleted_and_one_that_is_not_gives_its_space_back()
     // Another of the same name begins anew.
     let again = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
     assert_eq!(sequences(&fake.ask(&again, "all").0), [0u64; 0]);
+}
+
+#[test]
+fn of_two_who_delete_a_ring_at_once_one_is_told_that_it_is_gone() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    let mut writer = Writer::new(&fake, &ring);
+    fake.run(async { writer.element(&[1; 1000]).await.unwrap() });
+    writer.send().unwrap();
+    drop(writer);
+    let deleted = [0; 2].map(|_| {
+        let target = target.clone();
+        fake.env().spawner.spawn(async move { target.delete_ring("/a").await })
+    });
+    let both = fake.run(async {
+        let [one, other] = deleted;
+        [one.await, other.await]
+    });
+    let refused: Vec<Kind> = both.into_iter().filter_map(|deleted| deleted.err().map(|error| error.kind)).collect();
+    assert_eq!(refused, [Kind::Missing]);
+    assert!(target.status().is_empty());
+}
+
+#[test]
+fn who_waits_to_change_a_ring_that_is_deleted_is_told_so() {
+    let (fake, target) = device();
+    let ring = fake.create(&target, small("/a", Bytes::mib(4))).unwrap();
+    record(&fake, &ring, 50);
+    drop((ring, target));
+    fake.kill();
+    // It still looks for its tail when all of them come.
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let beginning = Beginning { sequence: 1000, writer: 7, number: 30 };
+    let [first, second, third] = [0; 3].map(|_| target.clone());
+    let spawner = fake.env().spawner;
+    let deleted = spawner.spawn(async move { first.delete_ring("/a").await });
+    let resized = spawner.spawn(async move { second.resize_ring("/a", Bytes::mib(8)).await });
+    let begun = spawner.spawn(async move { third.begin_ring("/a", beginning).await });
+    let (deleted, resized, begun) = fake.run(async { (deleted.await, resized.await, begun.await) });
+    deleted.unwrap();
+    assert_eq!((kind(resized), kind(begun)), (Kind::Disconnected, Kind::Disconnected));
+}
+
+#[test]
+fn a_ring_does_not_shrink_to_what_its_pins_hold_and_less_than_the_writer_needs() {
+    let (fake, target) = device();
+    // Ten groups, each a segment.
+    let ring = fake.create(&target, RingSpec { segment: Bytes::ZERO, ..small("/a", Bytes::mib(10)) }).unwrap();
+    assert_eq!(ring.status().segments, 10);
+    record(&fake, &ring, 6500);
+    let mut kept: Vec<_> = target.core.with_ring(ring.id, |r| r.slots.iter().flatten().copied().collect());
+    kept.sort_unstable_by_key(|segment| segment.sequence);
+    fake.run(target.pin("/a", "p", Timestamp(0), Timestamp(kept[4].max_time))).unwrap();
+    assert_eq!(ring.status().pinned_segments, 5);
+    for size in [Bytes::mib(6), Bytes::mib(7)] {
+        let refused = fake.run(target.resize_ring("/a", size)).unwrap_err();
+        assert!(refused.kind == Kind::Refused && refused.message.contains("pins hold 5"), "{refused}");
+        assert!(refused.message.contains(&Bytes::mib(8).to_string()), "{refused}");
+        assert_eq!((ring.status().spec.capacity, ring.status().segments), (Bytes::mib(10), 10));
+    }
+    assert_eq!(fake.run(target.resize_ring("/a", Bytes::mib(8))).unwrap(), Bytes::mib(8));
+    record(&fake, &ring, 3000);
+    let end = ring.status().next_sequence;
+    let newest = sequences(&fake.ask(&ring, "all").0);
+    assert!((end - 1000..end).all(|sequence| newest.contains(&sequence)), "what was recorded last is there");
 }
 
 #[test]
