@@ -144,6 +144,8 @@ pub struct Node {
     large_incoming: Allowance,
     /// Of answers without a payload, which so do not wait for those with one.
     small: Allowance,
+    /// Of those among them that may be large, for which nobody asks before there is room.
+    told: Allowance,
     /// Where large payloads come.
     payloads: RefCell<Payloads>,
     /// How much may be on its way here.
@@ -170,6 +172,7 @@ impl Node {
             large_outgoing: Allowance::new(LARGEST.0 as usize),
             large_incoming: Allowance::new(LARGEST.0 as usize),
             small: Allowance::new(SMALL.min(bounds.memory.0 as usize)),
+            told: Allowance::new(TOLD.min(bounds.memory.0 as usize)),
             payloads: RefCell::new(Payloads::new(bounds.payloads)),
             intake: Intake::new(bounds.intake, env.clock.clone()),
             places: Places::new(bounds.connections, bounds.strangers, cuts.clone()),
@@ -226,7 +229,8 @@ impl Node {
 
     /// Bytes of requests and answers that are under way.
     pub fn memory_used(&self) -> Bytes {
-        Bytes((self.outgoing.used() + self.incoming.used() + self.small.used()) as u64)
+        let without_payload = self.small.used() + self.told.used();
+        Bytes((self.outgoing.used() + self.incoming.used() + without_payload) as u64)
     }
 
     /// Waits until there is memory for a request with so many bytes, in `all` and, if it is one of the large, in `large`.
@@ -298,6 +302,8 @@ impl Node {
 const MOST_OF_STATUS: Duration = Duration::from_secs(2);
 /// Memory for answers without a payload.
 const SMALL: usize = 32 << 20;
+/// Memory for those that may be large.
+const TOLD: usize = 64 << 20;
 /// Who is told at the same time that there is no place, and no more than an eighth of the places; others are hung up on.
 const MOST_TURNED_AWAY: usize = 64;
 /// Links, recorders and queries of the network are told from those of this process by their numbers.

@@ -47,6 +47,11 @@ impl Heaps {
         drop(self.transactions.take());
     }
 
+    /// Whether there is no transaction.
+    pub(super) fn is_empty(&self) -> bool {
+        self.transactions.borrow().is_empty()
+    }
+
     /// A transaction that goes on.
     fn find(&self, number: u64, of: (TargetId, ObjectId)) -> Result<Option<Rc<Running>>> {
         let Some(found) = self.transactions.borrow().get(&number).cloned() else { return Ok(None) };

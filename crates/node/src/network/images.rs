@@ -4,7 +4,7 @@ use super::answers::Room;
 use super::session::{OVERHEAD, Session};
 use crate::service::{Fenced, ImageAnswer, Order};
 use forebay_env::pipe::pipe;
-use forebay_model::{ObjectId, Result, TargetId};
+use forebay_model::{Error, ObjectId, Result, TargetId};
 use forebay_wire::Head;
 use forebay_wire::ring::ImageAsk;
 use std::rc::Rc;
@@ -45,12 +45,16 @@ impl Session {
                     Rc::new((own, node.outgoing.take(weight).await))
                 }
             };
-            let (answer, mut outlet) = pipe(0);
-            let asked = handle.order(Order::Image { ring, ask, fenced, payload, answer });
-            let answer = match asked {
-                Ok(()) => outlet.receive().await.unwrap_or_else(|| Err(handle.gone())),
-                Err(error) => Err(error),
+            let answer = async {
+                // The client may ask the same over another connection by now, which this must not follow.
+                if answers.is_abandoned() {
+                    return Err(Error::disconnected("nobody waits for what was asked of the ring"));
+                }
+                let (answer, mut outlet) = pipe(0);
+                handle.order(Order::Image { ring, ask, fenced, payload, answer })?;
+                outlet.receive().await.unwrap_or_else(|| Err(handle.gone()))
             };
+            let answer: Result<ImageAnswer> = answer.await;
             drop((begun, came));
             let answer = answer.inspect_err(|error| node.keys.count(error));
             let parts = answer.and_then(|ImageAnswer { image, payload }| {

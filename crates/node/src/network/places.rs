@@ -2,7 +2,8 @@
 //!
 //! A connection that has not shown a capability that counts is a *stranger*. Always: no more connections have a place than may,
 //! and no more strangers of one machine than may. If all places are taken, the stranger that is there longest makes room; of a
-//! machine with as many strangers as it may have, the longest of its own. Whoever has shown a capability keeps its place.
+//! machine with as many strangers as it may have, the longest of its own. Whoever has shown a capability keeps its place;
+//! only where there are no strangers, the one that is there longest makes room of which nothing counts any more and that holds nothing.
 
 use super::cuts::Cuts;
 use std::cell::{Cell, RefCell};
@@ -29,9 +30,13 @@ struct Open {
     next: u64,
 }
 
+/// Whether a connection that was known may go.
+type MayGo = Box<dyn Fn() -> bool>;
+
 #[derive(Default)]
 struct Seat {
     is_lost: Cell<bool>,
+    may_go: RefCell<Option<MayGo>>,
     waiting: RefCell<Option<Waker>>,
 }
 
@@ -61,11 +66,11 @@ impl Places {
         let leaves = match own.and_then(|own| own.first().copied()) {
             Some(own) => Some((machine.to_string(), own)),
             None if open.connections.len() < self.most => None,
-            None => {
-                let firsts = open.strangers.iter().filter_map(|(of, all)| Some((of, *all.first()?)));
-                let (of, longest) = firsts.min_by_key(|(_, number)| *number)?;
-                Some((of.clone(), longest))
-            }
+            None => match open.longest_stranger() {
+                Some(stranger) => Some(stranger),
+                // It is among the strangers of no machine.
+                None => Some((String::new(), open.longest_that_may_go()?)),
+            },
         };
         if let Some((of, number)) = leaves {
             open.no_stranger(&of, number);
@@ -84,6 +89,15 @@ impl Places {
 }
 
 impl Open {
+    fn longest_stranger(&self) -> Option<(String, u64)> {
+        let firsts = self.strangers.iter().filter_map(|(of, all)| Some((of, *all.first()?)));
+        firsts.min_by_key(|(_, number)| *number).map(|(of, number)| (of.clone(), number))
+    }
+
+    fn longest_that_may_go(&self) -> Option<u64> {
+        self.connections.iter().find(|(_, seat)| seat.may_go()).map(|(number, _)| *number)
+    }
+
     fn no_stranger(&mut self, machine: &str, number: u64) {
         if let Some(all) = self.strangers.get_mut(machine) {
             all.remove(&number);
@@ -95,6 +109,10 @@ impl Open {
 }
 
 impl Seat {
+    fn may_go(&self) -> bool {
+        self.may_go.borrow().as_ref().is_some_and(|may_go| may_go())
+    }
+
     fn lose(&self) {
         self.is_lost.set(true);
         if let Some(waker) = self.waiting.take() {
@@ -110,6 +128,11 @@ impl Place {
         if self.is_stranger.replace(false) {
             self.places.open.borrow_mut().no_stranger(&self.machine, self.number);
         }
+    }
+
+    /// Whether the connection may go, although it has shown a capability that counted, when somebody needs its place.
+    pub(super) fn may_go_when(&self, may_go: impl Fn() -> bool + 'static) {
+        self.seat.may_go.replace(Some(Box::new(may_go)));
     }
 
     /// Whether the connection has shown nothing yet that counts.

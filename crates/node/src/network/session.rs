@@ -22,10 +22,11 @@ use forebay_env::random;
 use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, Wanted};
 use forebay_wire::command::Request;
+use forebay_wire::frame::MAX_BODY;
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::heap::network::NetworkRequest;
 use forebay_wire::lock::{Lock, Locked, Unlock};
-use forebay_wire::object::{About, Ask, LARGEST, ObjectRequest, WINDOW};
+use forebay_wire::object::{About, Ask, LARGEST, MOST_ATTRIBUTES, MOST_RIDING, ObjectRequest, WINDOW};
 use forebay_wire::pieces::Pieces;
 use forebay_wire::ring::RingRequest;
 use forebay_wire::sink::{Frame, FrameSink};
@@ -53,6 +54,12 @@ pub(super) const OVERHEAD: usize = 1024;
 const SMALL: usize = 64 << 10;
 /// Of which a refusal of a stranger takes so much, so that there are few of them.
 const OF_STRANGER: usize = SMALL / 16;
+/// Answers without a payload that may be large, in one connection: what they weigh at most is taken before they are asked for.
+const TOLD: usize = 4 << 20;
+/// The most that one about objects weighs: attributes, and those that ride on it.
+const MOST_OF_OBJECTS: usize = MOST_ATTRIBUTES + MOST_RIDING + OVERHEAD;
+/// And of any other: no body is larger.
+const MOST_TOLD: usize = MAX_BODY as usize + OVERHEAD;
 
 /// Serves a connection until it ends, or loses its place.
 pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
@@ -85,10 +92,12 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
         heaps: Rc::default(),
         room: Allowance::new(WINDOW.0 as usize),
         small: Allowance::new(SMALL),
+        told: Allowance::new(TOLD),
         patience: patience.clone(),
         place: place.clone(),
         window,
     };
+    place.may_go_when(session.is_spent(&sink));
     let doing = session.doing.clone();
     let slow = patience.lost(&node.env.clock, node.bounds.patience, node.bounds.least_rate);
     let over = race(slow, race(place.lost(), doing.replaced()));
@@ -147,6 +156,8 @@ pub(super) struct Session {
     pub(super) room: Allowance,
     /// And for those without.
     pub(super) small: Allowance,
+    /// And for those of them that may be large. They wait for no credit, and so for none of those with a payload.
+    told: Allowance,
     pub(super) patience: Rc<Patience>,
     place: Rc<Place>,
     pub(super) window: Rc<Window>,
@@ -290,10 +301,12 @@ impl Session {
             Err(error) => return Ok(Err(error)),
         };
         let (answers, id, version) = (self.answers.clone(), head.request, capability.version);
-        let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());
+        let (node, small) = (self.node.clone(), self.small.clone());
+        let (own, told) = (self.room.clone(), self.told.clone());
         let weight = request.weight(0) + OVERHEAD;
         let reads = matches!(request.ask, Ask::Read { .. });
-        let begun = match reads {
+        let looks = reads || matches!(request.ask, Ask::Attributes { .. } | Ask::List { .. });
+        let begun = match looks {
             // What changes nothing may end whenever it likes.
             true => None,
             false => match self.doing.begin(request.target) {
@@ -324,12 +337,19 @@ impl Session {
                     }
                 };
                 self.window.ends();
-                Some(room)
+                // What only looks has no use for it, and is not to keep it while it waits for its client.
+                match looks {
+                    true => {
+                        payload = Payload::default();
+                        None
+                    }
+                    false => Some(room),
+                }
             }
         };
         self.node.env.spawner.detach(async move {
             let answer = async {
-                if !reads {
+                if !looks {
                     let answer = link.ask_fenced(request, payload, version)?.answer().await;
                     drop((begun, room));
                     // Nobody waits here for those who read.
@@ -337,8 +357,16 @@ impl Session {
                     return Ok((answer?, own, (None, node.small.take(OVERHEAD).await)));
                 }
                 // What is read waits here, so that the client can let others come meanwhile.
-                let own = own.take(weight).await;
-                let room = node.room(&node.large_outgoing, &node.outgoing, weight).await;
+                let (own, room) = match reads {
+                    true => {
+                        let own = own.take(weight).await;
+                        (own, node.room(&node.large_outgoing, &node.outgoing, weight).await)
+                    }
+                    false => {
+                        let own = told.take(MOST_OF_OBJECTS).await;
+                        (own, (None, node.told.take(MOST_OF_OBJECTS).await))
+                    }
+                };
                 if answers.is_abandoned() {
                     return Err(Error::disconnected("nobody waits for what was to be read"));
                 }
@@ -368,6 +396,39 @@ impl Session {
             let room = small.take(OVERHEAD).await;
             answers.answer(id, answer.map(|body| (body, Pieces::default())), Rc::new(room));
         });
+    }
+
+    /// The same, where the body may be a large one: it is asked for when there is room, and somebody who waits for it.
+    pub(super) fn tell_later(&self, id: RequestId, answer: impl Future<Output = Result<Vec<u8>>> + 'static) {
+        let (answers, small, node) = (self.answers.clone(), self.small.clone(), self.node.clone());
+        let told = self.told.clone();
+        self.node.env.spawner.detach(async move {
+            let room = (told.take(MOST_TOLD).await, node.told.take(MOST_TOLD).await);
+            if answers.is_abandoned() {
+                return;
+            }
+            match answer.await {
+                Ok(body) => answers.answer(id, Ok((body, Pieces::default())), Rc::new(room)),
+                Err(error) => {
+                    drop(room);
+                    node.keys.count(&error);
+                    let room = small.take(OVERHEAD).await;
+                    answers.refuse(id, &error, Some(Rc::new(room)));
+                }
+            }
+        });
+    }
+
+    /// Says whether nothing counts any more of what was shown last, and nothing is held or under way.
+    fn is_spent(&self, sink: &FrameSink) -> impl Fn() -> bool + 'static + use<> {
+        let (doing, answers, sink) = (self.doing.clone(), self.answers.clone(), sink.clone());
+        let (locks, rings, heaps) = (self.locks.clone(), self.rings.clone(), self.heaps.clone());
+        let clock = self.node.env.clock.clone();
+        move || {
+            let has_asked = answers.pending() > 0 || sink.is_waiting();
+            let holds = !locks.borrow().is_empty() || !rings.is_empty() || !heaps.is_empty();
+            !has_asked && !holds && doing.is_over(clock.wall())
+        }
     }
 
     /// Answers with nothing.

@@ -92,6 +92,11 @@ impl Doing {
         self.shown.set(Some((client, until)));
     }
 
+    /// What was shown last counts no more.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.shown.get().is_some_and(|(_, until)| until < now)
+    }
+
     /// A request that changes something of a target begins, unless the connection was replaced, or something of one before it is
     /// under way there.
     pub(super) fn begin(self: &Rc<Self>, target: TargetId) -> Result<Begun> {

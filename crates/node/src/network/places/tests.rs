@@ -53,3 +53,23 @@ fn whoever_made_room_before_it_showed_something_has_no_place_back() {
     drop(first);
     assert_eq!(places.taken(), 1);
 }
+
+#[test]
+fn where_nobody_is_a_stranger_the_longest_of_those_that_may_go_makes_room() {
+    let (places, cuts) = places(3, 3);
+    let [stays, first, second] = ["a", "b", "c"].map(|of| places.join(of).expect("there is room"));
+    [&stays, &first, &second].into_iter().for_each(Place::known);
+    let may_go = Rc::new(Cell::new(false));
+    stays.may_go_when(|| false);
+    for place in [&first, &second] {
+        let may_go = may_go.clone();
+        place.may_go_when(move || may_go.get());
+    }
+    assert!(places.join("d").is_none(), "nobody makes room");
+    may_go.set(true);
+    let next = places.join("d").expect("one makes room");
+    assert!(is_lost(&first) && !is_lost(&second) && !is_lost(&stays));
+    let _last = places.join("d").expect("the stranger makes room before any of them");
+    assert!(is_lost(&next) && !is_lost(&second));
+    assert_eq!((places.taken(), cuts.counts().stranger), (3, 2));
+}

@@ -6,7 +6,7 @@ use forebay_wire::lock::{Lock, Locked, Unlock};
 
 impl Rig {
     /// Asks for the lock of a part of the object.
-    fn lock(&self, link: &Link, shown: &Shown) -> Coming {
+    pub(super) fn lock(&self, link: &Link, shown: &Shown) -> Coming {
         let body = forebay_wire::write_body(&Lock { target: self.target, id: OBJECT, part: 3 }).expect("it fits");
         let asked = Asked { command: Command::LOCK, body: &body, payload: vec![], most: 0, shown: Some(shown) };
         link.ask(asked).expect("it is asked")

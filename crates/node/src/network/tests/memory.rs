@@ -2,7 +2,11 @@
 
 use super::frames::greeted;
 use super::*;
+use crate::host::TargetHandle;
+use crate::service::Order;
 use forebay_env::conformance::streams::send;
+use forebay_env::mailbox::mailbox;
+use forebay_wire::object::MOST_ATTRIBUTES;
 use futures_io::AsyncWrite;
 
 #[test]
@@ -93,4 +97,69 @@ fn requests_of_64_mebibytes_are_whole_and_one_at_a_time_has_memory() {
         assert!(rest.payload.into_vec() == content(1)[length..]);
         assert_eq!(rig.node.memory_used(), Bytes::ZERO);
     });
+}
+
+#[test]
+fn no_more_attributes_are_asked_for_than_there_is_memory_for_and_what_is_small_goes_past_them() {
+    let (to_target, mut orders) = mailbox();
+    real::run_network(|env| async move {
+        let door = TargetDoor { id: TargetId(5), handle: TargetHandle::new(to_target) };
+        let rig = served(env, vec![door], Bounds::default()).await;
+        let (other, all) = (rig.link(Credit::new(1 << 20)).await, rig.capability(Rights::ALL));
+        let (mut source, mut write, nonces) = greeted(&rig).await;
+        let ask = Ask::Attributes { id: OBJECT, page: 1, from: 0 };
+        let (body, shown) = (ObjectRequest::new(rig.target, ask).body().expect("it fits"), rig.shown(&all));
+        for number in 1..=200 {
+            let shown = (&shown, &nonces);
+            let frame = Frame::shown(RequestId(number), Command::ATTRIBUTES, 0, &body, Vec::<u8>::new(), shown);
+            send(&mut write, &frame.expect("it fits").to_bytes()).await.expect("it hears");
+        }
+        let ping = Frame::of(RequestId(201), Command::PING, Flags::NONE, &()).expect("it fits").to_bytes();
+        send(&mut write, &ping).await.expect("it hears");
+        // By then all of them were taken in.
+        while source.receive().await.expect("it goes on").expect("an answer").request != RequestId(201) {}
+        let small = rig.env.spawner.spawn({
+            let (rig, other, all) = (rig.clone(), other.clone(), all.clone());
+            async move { rig.ask(&other, &all, Ask::Stat { id: OBJECT, page: None }, Vec::new()).await }
+        });
+        let mut asked = Vec::new();
+        loop {
+            let Some(Order::Object { request, answer, .. }) = orders.receive().await else { panic!("no request") };
+            if matches!(request.ask, Ask::Stat { .. }) {
+                break;
+            }
+            asked.push(answer);
+        }
+        // Nobody answered it.
+        assert_eq!(kind(small.await), Kind::Disconnected);
+        let (held, used) = (asked.len() * MOST_ATTRIBUTES, rig.node.memory_used().0 as usize);
+        assert!(held > 0 && held <= used && used <= 4 << 20, "{} were asked for: {used} bytes", asked.len());
+        // As they go, the others come to their turn.
+        let taking = rig.env.spawner.spawn(async move {
+            let mut left = 200;
+            while left > 0 {
+                let head = source.receive().await.expect("it goes on").expect("an answer");
+                if head.command == Command::ATTRIBUTES {
+                    assert!(!head.flags.has(Flags::ERROR), "{head:?}");
+                    left -= 1;
+                }
+            }
+        });
+        let mut waiting = asked.into_iter();
+        for _ in 0..200 {
+            let answer = match waiting.next() {
+                Some(answer) => answer,
+                None => match orders.receive().await {
+                    Some(Order::Object { answer, .. }) => answer,
+                    _ => panic!("no request"),
+                },
+            };
+            let values = vec![(1, vec![7; 200_000])];
+            let reply = ObjectReply::Attributes { values, next: None };
+            answer.send(Ok(ObjectAnswer::from(reply)), 0).await;
+        }
+        taking.await;
+        assert_eq!(rig.node.memory_used(), Bytes::ZERO);
+    })
+    .expect("the loop of the network");
 }

@@ -7,7 +7,7 @@ use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::Packer;
 use forebay_model::ring::{Beginning, RingSpec};
-use forebay_wire::command::{Durable, Reply, WriterOpened};
+use forebay_wire::command::{Durable, Reply, Request, WriterOpened};
 use forebay_wire::control::names::FileId;
 use forebay_wire::link::Coming;
 use forebay_wire::ring::{ImageAsk, PartHead, RingAsk, RingQuery, RingRequest, relative_of};
@@ -291,4 +291,57 @@ fn a_ring_is_not_made_nor_resized_beyond_the_bytes_that_its_capability_is_for() 
         let grown = Capability { bytes: 0..Bytes::mib(48).0, ..charged.clone() };
         rig.of_ring(&link, &grown, RingAsk::Resize(Bytes::mib(48)), Vec::new()).await.expect("there is room");
     });
+}
+
+#[test]
+fn no_more_pins_are_asked_for_than_there_is_memory_for() {
+    let (to_target, mut orders) = mailbox();
+    with_door(to_target, |rig| async move {
+        let all = rig.capability(Rights::ALL);
+        let (link, other) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
+        let ask = |_| rig.ask_ring(&link, &all, RingAsk::Pins, Vec::new()).expect("it is asked");
+        let _pins: Vec<Coming> = (0..10).map(ask).collect();
+        let ping = Asked { command: Command::PING, body: &[], payload: Vec::new(), most: 0, shown: None };
+        link.ask(ping).expect("it is asked").await.expect("they were taken in before");
+        let _small = rig.ask_ring(&other, &all, RingAsk::Unpin(1), Vec::new()).expect("it is asked");
+        let mut asked = Vec::new();
+        loop {
+            match orders.receive().await {
+                Some(Order::Ask { request: Request::Pins { .. }, answer, .. }) => asked.push(answer),
+                Some(Order::Ask { request: Request::Unpin { .. }, .. }) => break,
+                _ => panic!("another order"),
+            }
+        }
+        // Each may be as large as a body.
+        assert!((1..=4).contains(&asked.len()), "{} were asked for", asked.len());
+    });
+}
+
+#[test]
+fn what_is_asked_of_an_image_is_not_ordered_once_its_connection_is_over() {
+    let (to_target, mut orders) = mailbox();
+    real::run_network(|env| async move {
+        let door = TargetDoor { id: TargetId(5), handle: TargetHandle::new(to_target) };
+        let rig = served(env, vec![door], Bounds { memory: Bytes::mib(1), ..Bounds::default() }).await;
+        let all = rig.capability(Rights::ALL);
+        let (link, other) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
+        let image = |link: &Link, ask| rig.ask_ring(link, &all, RingAsk::Image(ask), Vec::new()).expect("it is asked");
+        let _first = image(&link, ImageAsk::Portrait);
+        let Some(Order::Image { answer, .. }) = orders.receive().await else { panic!("no request") };
+        // There is no room for it before the first is answered.
+        let _second = image(&link, ImageAsk::Read { offset: 0, length: 4096 });
+        let ping = Asked { command: Command::PING, body: &[], payload: Vec::new(), most: 0, shown: None };
+        link.ask(ping).expect("it is asked").await.expect("it was taken in before");
+        link.close();
+        while rig.node.connections() > 1 {
+            rig.env.clock.sleep(Duration::from_millis(1)).await;
+        }
+        let _third = image(&other, ImageAsk::Portrait);
+        drop(answer);
+        match orders.receive().await {
+            Some(Order::Image { ask, .. }) => assert_eq!(ask, ImageAsk::Portrait, "nobody waits for the second"),
+            _ => panic!("another order"),
+        }
+    })
+    .expect("the loop of the network");
 }

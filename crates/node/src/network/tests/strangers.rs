@@ -133,3 +133,27 @@ fn a_stranger_may_ask_little_at_once() {
         answered(&mut source).await.1.expect("there is room again");
     });
 }
+
+#[test]
+fn where_nobody_is_a_stranger_whoever_has_nothing_that_counts_any_more_makes_room_unless_it_holds_a_lock() {
+    with_node(Bounds { connections: 2, ..Bounds::default() }, |rig| async move {
+        let (holds, all) = rig.made().await;
+        let until = Timestamp(rig.env.clock.wall().0 + 2_000_000_000);
+        let brief = Capability { until, ..all.clone() };
+        rig.lock(&holds, &rig.shown(&brief)).await.expect("nobody holds it");
+        let (mut source, mut to, nonces) = greeted(&rig).await;
+        send(&mut to, &writing(&rig, 1, &rig.shown(&brief), &nonces, 100)).await.expect("it hears");
+        answered(&mut source).await.1.expect("it is durable");
+        drop(refused(&rig).await);
+        while rig.env.clock.wall() <= until {
+            rig.env.clock.sleep(Duration::from_millis(10)).await;
+        }
+        let (mut late, mut late_to, nonces) = greeted(&rig).await;
+        while let Ok(Some(_)) = source.receive().await {}
+        send(&mut late_to, &writing(&rig, 1, &rig.shown(&all), &nonces, 100)).await.expect("it hears");
+        answered(&mut late).await.1.expect("it is durable");
+        drop(refused(&rig).await);
+        assert_eq!(rig.node.cuts(), CutCounts { stranger: 1, full: 2, ..CutCounts::default() });
+        rig.ask(&holds, &all, write(0), vec![1; 100]).await.expect("it has its place");
+    });
+}
