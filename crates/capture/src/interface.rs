@@ -1,7 +1,7 @@
 //! Packets from a network interface.
 //!
 //! What the kernel dropped becomes a gap before the packets that came after. An interface that goes away does not end
-//! the recording: a gap covers the time until one of the same name is back.
+//! the recording: a gap covers the time from the last packet before that until one of the same name is back.
 
 use crate::feed::{Feed, TICK};
 use crate::source::{ClockDoor, Sink, Source, Summary};
@@ -27,6 +27,9 @@ pub struct InterfaceSource {
     link: LinkType,
     /// When the last packet came, or listening began.
     last: Timestamp,
+    /// What `last` was when the interface was last seen not to have been away. Packets that were offered since may have
+    /// come after it was away and back.
+    sure: Timestamp,
 }
 
 impl InterfaceSource {
@@ -36,7 +39,7 @@ impl InterfaceSource {
         let ring = PacketRing::open(name, &options)?;
         let link = link_type(&ring)?;
         let last = clock.wall();
-        Ok(InterfaceSource { name: name.to_string(), options, clock, ring: Some(ring), link, last })
+        Ok(InterfaceSource { name: name.to_string(), options, clock, ring: Some(ring), link, last, sure: last })
     }
 
     /// The link type of its packets.
@@ -53,7 +56,11 @@ impl InterfaceSource {
                 }
                 return Ok(());
             };
-            let go_on = match ring.wait(TICK)? {
+            let waited = ring.wait(TICK)?;
+            if waited != Waited::Away {
+                self.sure = self.last;
+            }
+            let go_on = match waited {
                 Waited::Ready => self.blocks(feed, Timestamp::MAX)?,
                 Waited::Nothing => {
                     if self.clock.now().since(asked) >= ASK {
@@ -129,8 +136,8 @@ impl InterfaceSource {
 
     /// Waits until an interface of this name is up, and records how long there was none. False: stop.
     fn come_back(&mut self, feed: &mut Feed<'_>) -> Result<bool> {
-        let mut gap = Gap { cause: Cause::SourceAway, count: None, first: self.clock.wall(), last: self.clock.wall() };
-        gap.first = gap.first.max(self.last);
+        // Nobody noticed when it left.
+        let mut gap = Gap { cause: Cause::SourceAway, count: None, first: self.sure, last: self.sure };
         let go_on = loop {
             match PacketRing::open(&self.name, &self.options) {
                 Ok(ring) => {
@@ -153,7 +160,7 @@ impl InterfaceSource {
             }
         };
         gap.last = self.clock.wall().max(gap.first);
-        self.last = gap.last;
+        (self.last, self.sure) = (gap.last, gap.last);
         feed.gap(gap)?;
         Ok(go_on)
     }

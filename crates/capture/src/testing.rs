@@ -316,6 +316,11 @@ pub(crate) fn pair() {
     for name in ["fb0", "fb1"] {
         ip(&format!("link set {name} up"));
     }
+    pair_is_up();
+}
+
+/// Waits until what is sent through one of the pair arrives at the other.
+pub(crate) fn pair_is_up() {
     for name in ["fb0", "fb1"] {
         // A fresh interface silently drops what is sent until the kernel's own work has seen that it is connected.
         let mut asked = 0;

@@ -20,10 +20,10 @@ pub struct UdpSource {
     each: Each,
     clock: Arc<dyn ClockDoor>,
     looked: Moment,
-    /// When the last datagram came, or receiving began.
+    /// When the last datagram came, or receiving began, for the first time or again.
     last: Timestamp,
-    /// Since when the interface of the multicast group is away.
-    away: Option<Timestamp>,
+    /// Whether the interface of the multicast group is away.
+    away: bool,
 }
 
 /// How many elements each datagram so far was.
@@ -69,7 +69,7 @@ impl UdpSource {
         let (looked, last) = (clock.now(), clock.wall());
         // Without frames each is one, whatever comes.
         let each = if frame.is_some() { Each::Unknown } else { Each::Same(1) };
-        Ok(UdpSource { receiver, frame, each, clock, looked, last, away: None })
+        Ok(UdpSource { receiver, frame, each, clock, looked, last, away: false })
     }
 
     /// The address and port that it receives at; of interest if port 0 was asked for.
@@ -101,6 +101,10 @@ impl UdpSource {
         let mut count = 0;
         for datagram in self.receiver.datagrams() {
             if datagram.time > until {
+                if datagram.dropped > 0 {
+                    // The kernel's counter has told of these with it, and does not do so again.
+                    feed.gap(lost(self.each.of(datagram.dropped), self.last, until))?;
+                }
                 return Ok(0);
             }
             count += 1;
@@ -139,7 +143,7 @@ impl UdpSource {
         if self.receiver.is_joined() {
             return Ok(());
         }
-        self.away.get_or_insert(self.clock.wall());
+        self.away = true;
         match self.receiver.join() {
             Ok(()) => self.came_back(feed),
             // Not yet; it is tried again with the next look.
@@ -154,11 +158,14 @@ impl UdpSource {
         }
     }
 
-    /// Records how long the interface was away, if it was.
+    /// Records how long the interface was away, if it was: since the last datagram, as nobody noticed when it left.
     fn came_back(&mut self, feed: &mut Feed<'_>) -> Result<()> {
-        let Some(away) = self.away.take() else { return Ok(()) };
-        let first = away.max(self.last);
+        if !std::mem::take(&mut self.away) {
+            return Ok(());
+        }
+        let first = self.last;
         let last = self.clock.wall().max(first);
+        self.last = last;
         feed.gap(Gap { cause: Cause::SourceAway, count: None, first, last })
     }
 }

@@ -3,7 +3,7 @@
 use super::InterfaceSource;
 use crate::export::{Format, exporter};
 use crate::source::{ClockDoor, Source};
-use crate::testing::{Collector, Dice, Event, MachineClock, Shared, in_own_network, ip, pair, tshark};
+use crate::testing::{Collector, Dice, Event, MachineClock, Shared, in_own_network, ip, pair, pair_is_up, tshark};
 use forebay_env::real::packet::PacketOptions;
 use forebay_model::{Bytes, Cause, Kind, Timestamp};
 use std::os::fd::AsRawFd;
@@ -204,10 +204,41 @@ fn an_interface_that_goes_away_and_comes_back_leaves_a_gap_and_no_more() {
         assert_eq!(sink.elements(), [frame(0, 60), frame(1, 60)]);
         let gaps = sink.gaps();
         assert_eq!((gaps.len(), gaps[0].cause, gaps[0].count), (1, Cause::SourceAway, None));
-        assert!(gaps[0].first >= *removed.lock().unwrap() && gaps[0].last > gaps[0].first, "{}", gaps[0]);
+        let Event::Element(before, _) = sink.events[0] else { panic!("a gap") };
+        let removed = *removed.lock().unwrap();
+        assert!(gaps[0].first == before && before <= removed && removed < gaps[0].last, "{} {removed}", gaps[0]);
         assert!(matches!(sink.events[1], Event::Gap(_)));
         assert_eq!(summary.gaps, 1);
         assert!(sink.longest.as_millis() < 500, "ticks went on: {:?}", sink.longest);
+    });
+}
+
+#[test]
+fn the_gap_of_an_interface_that_was_back_before_it_was_missed_begins_before_it_was_away() {
+    in_own_network(|| {
+        pair();
+        let clock = MachineClock::new();
+        let mut source = InterfaceSource::open("fb1", options(), clock.clone()).unwrap();
+        Sender::new("fb0").send(&frame(0, 60));
+        let down = Mutex::new(None);
+        let mut sink = Collector::new(clock.clone());
+        sink.on_tick = Box::new(|events| {
+            let mut down = down.lock().unwrap();
+            if events.len() == 1 && down.is_none() {
+                *down = Some(clock.wall());
+                ip("link set fb1 down");
+                ip("link set fb1 up");
+                pair_is_up();
+                // The kernel goes on with the ring that there is.
+                Sender::new("fb0").send(&frame(1, 60));
+            }
+            !events.iter().any(|event| matches!(event, Event::Gap(_)))
+        });
+        source.run(&mut sink).unwrap();
+        assert_eq!(sink.elements(), [frame(0, 60), frame(1, 60)]);
+        let (gaps, down) = (sink.gaps(), down.lock().unwrap().unwrap());
+        assert_eq!((gaps.len(), gaps[0].cause), (1, Cause::SourceAway));
+        assert!(gaps[0].first <= down && down < gaps[0].last, "{} {down}", gaps[0]);
     });
 }
 
@@ -217,6 +248,7 @@ fn a_stop_while_the_interface_is_away_records_the_gap() {
         pair();
         let clock = MachineClock::new();
         let mut source = InterfaceSource::open("fb1", options(), clock.clone()).unwrap();
+        let down = clock.wall();
         ip("link set fb1 down");
         let mut ticks = 0;
         let mut sink = Collector::new(clock);
@@ -228,6 +260,7 @@ fn a_stop_while_the_interface_is_away_records_the_gap() {
         assert!(summary.stopped);
         let gaps = sink.gaps();
         assert_eq!((gaps.len(), gaps[0].cause), (1, Cause::SourceAway));
+        assert!(gaps[0].first <= down && down < gaps[0].last, "{} {down}", gaps[0]);
     });
 }
 

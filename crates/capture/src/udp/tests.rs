@@ -1,12 +1,16 @@
 #![allow(clippy::disallowed_methods, reason = "tests stand outside of the doors")]
 
 use super::UdpSource;
-use crate::source::Source;
+use crate::feed::TICK;
+use crate::source::{ClockDoor, Source};
 use crate::testing::{Collector, Event, MachineClock, in_own_network, ip, pair};
 use forebay_env::real::udp::{UdpOptions, UdpReceiver};
-use forebay_model::{Bytes, Cause, Kind};
+use forebay_model::{Bytes, Cause, Kind, Moment, Timestamp};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn at(address: &str) -> UdpOptions {
     UdpOptions { address: address.parse().unwrap(), interface: None, buffer: Bytes::mib(8) }
@@ -115,6 +119,52 @@ fn drops_that_no_datagram_follows_are_found_by_asking() {
     assert_eq!((summary.elements + summary.missing, summary.gaps), (500, 1));
 }
 
+/// A clock that stands still until it is set, or somebody pauses.
+#[derive(Default)]
+struct SetClock {
+    wall: AtomicI64,
+    now: AtomicU64,
+}
+
+impl ClockDoor for SetClock {
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.wall.load(Ordering::Relaxed))
+    }
+
+    fn now(&self) -> Moment {
+        Moment(self.now.load(Ordering::Relaxed))
+    }
+
+    /// The sink ticks after each pause, and it is never time to ask for drops.
+    fn pause(&self, _: Duration) {
+        self.now.fetch_add(TICK.as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn drops_that_a_datagram_after_the_stop_tells_of_are_a_gap() {
+    let clock = Arc::new(SetClock::default());
+    let small = UdpOptions { buffer: Bytes::kib(64), ..at("127.0.0.1:0") };
+    let mut source = UdpSource::open(&small, None, clock.clone()).unwrap();
+    let (socket, to) = (sender(), source.address());
+    const SENT: u64 = 500;
+    (0..SENT).for_each(|_| send(&socket, to, &[1; 1000]));
+    let stopped = MachineClock::new();
+    let mut sink = Collector::new(clock.clone());
+    sink.on_tick = Box::new(|_| {
+        // The queue has been emptied by now; this one is told of what was dropped, and comes after the stop.
+        clock.wall.store(stopped.wall().0, Ordering::Relaxed);
+        send(&socket, to, b"later");
+        false
+    });
+    let summary = source.run(&mut sink).unwrap();
+    assert!(summary.elements < SENT, "some were dropped");
+    assert_eq!(summary.elements + summary.missing, SENT);
+    let gaps = sink.gaps();
+    assert_eq!((gaps.len(), gaps[0].cause), (1, Cause::Kernel));
+    assert!(gaps[0].first <= gaps[0].last && gaps[0].last == clock.wall(), "{}", gaps[0]);
+}
+
 #[test]
 fn a_multicast_group_is_joined_on_its_interface_and_again_when_that_comes_back() {
     in_own_network(|| {
@@ -142,10 +192,12 @@ fn a_multicast_group_is_joined_on_its_interface_and_again_when_that_comes_back()
         };
         post(b"first");
         let mut ticks_away = 0;
-        let mut sink = Collector::new(clock);
+        let removed = Mutex::new(Timestamp::MAX);
+        let mut sink = Collector::new(clock.clone());
         sink.on_tick = Box::new(|events| {
             match (events.len(), ticks_away) {
                 (1, 0) => {
+                    *removed.lock().unwrap() = clock.wall();
                     ip("link del fb0");
                     ticks_away = 1;
                 }
@@ -167,7 +219,9 @@ fn a_multicast_group_is_joined_on_its_interface_and_again_when_that_comes_back()
         assert_eq!(sink.elements(), [b"first".to_vec(), b"second".to_vec()]);
         let gaps = sink.gaps();
         assert_eq!((gaps.len(), gaps[0].cause, gaps[0].count), (1, Cause::SourceAway, None));
-        assert!(gaps[0].first < gaps[0].last, "{}", gaps[0]);
+        let Event::Element(before, _) = sink.events[0] else { panic!("a gap") };
+        let removed = *removed.lock().unwrap();
+        assert!(gaps[0].first == before && before <= removed && removed < gaps[0].last, "{} {removed}", gaps[0]);
     });
 }
 

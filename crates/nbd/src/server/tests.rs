@@ -22,6 +22,9 @@ struct Memory {
 
 const SIZE: usize = 1 << 20;
 
+/// What is read as a whole comes in parts of this size, of which there are more than the kernel takes in one call.
+const SMALL: usize = 500;
+
 impl Memory {
     fn open(&self) {
         self.open.change(|open| *open = true);
@@ -45,6 +48,9 @@ impl Disk for Memory {
         self.pass(offset);
         assert_ne!(offset, 13, "a disk with a fault");
         let bytes = &self.bytes.lock().unwrap()[offset as usize..][..length];
+        if length == SIZE {
+            return Ok(bytes.chunks(SMALL).map(Slice::copy_from_slice).collect());
+        }
         let (one, other) = bytes.split_at(length / 3);
         Ok([one, &[], other].map(Slice::copy_from_slice).to_vec())
     }
@@ -290,6 +296,15 @@ fn bytes_are_written_read_and_made_zeros() {
     assert_eq!(*place.disk.flushes.lock().unwrap(), 1);
     client.send(0, command::DISCONNECT, 0, 0, &[]).unwrap();
     assert!(is_at_end(client.stream()));
+}
+
+#[test]
+fn a_read_that_comes_in_thousands_of_parts_is_answered_whole() {
+    let place = Place::new();
+    place.disk.open();
+    let mut client = place.client();
+    assert!(client.read(0, SIZE as u32).unwrap() == Ok(place.bytes()));
+    assert_eq!(client.read(1, 2).unwrap(), Ok(vec![1, 2]), "the connection is still there");
 }
 
 #[test]

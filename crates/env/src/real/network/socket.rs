@@ -12,6 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// The kernel refuses a call with more buffers (`UIO_MAXIOV`).
+const MOST_BUFFERS: usize = 1024;
+
 /// One end of a connection.
 pub(super) struct Connected {
     socket: Socket,
@@ -116,7 +119,8 @@ impl Read for Connected {
     }
 
     fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
-        self.socket.read_vectored(buffers)
+        let most = buffers.len().min(MOST_BUFFERS);
+        self.socket.read_vectored(&mut buffers[..most])
     }
 }
 
@@ -127,7 +131,8 @@ impl Write for Connected {
     }
 
     fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.socket.send_vectored_with_flags(buffers, libc::MSG_NOSIGNAL)
+        let most = buffers.len().min(MOST_BUFFERS);
+        self.socket.send_vectored_with_flags(&buffers[..most], libc::MSG_NOSIGNAL)
     }
 
     fn flush(&mut self) -> io::Result<()> {

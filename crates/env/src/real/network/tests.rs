@@ -1,6 +1,7 @@
 use super::*;
 use crate::real::thread;
 use forebay_model::Kind;
+use std::io::{IoSlice, IoSliceMut};
 
 fn place() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -26,6 +27,33 @@ fn bytes_go_both_ways_in_order_and_the_end_is_seen() {
     drop(stream);
     let request = serving.join().unwrap();
     assert!(request.len() == 100_000 && request.is_sorted());
+}
+
+#[test]
+fn more_buffers_than_the_kernel_takes_at_once_go_out_and_come_in_by_and_by() {
+    let (_folder, address) = place();
+    let listener = UnixNetwork.listen(&address).unwrap();
+    let mut near = UnixNetwork.connect(&address).unwrap();
+    let mut far = listener.accept().unwrap();
+    let sent: Vec<u8> = (0..2000).map(|n| (n % 251) as u8).collect();
+    let mut buffers: Vec<IoSlice<'_>> = sent.chunks(1).map(IoSlice::new).collect();
+    let mut left = &mut buffers[..];
+    while !left.is_empty() {
+        let count = near.write_vectored(left).unwrap();
+        assert!(count > 0, "{} buffers are left", left.len());
+        IoSlice::advance_slices(&mut left, count);
+    }
+    let mut got = vec![0; sent.len()];
+    {
+        let mut buffers: Vec<IoSliceMut<'_>> = got.chunks_mut(1).map(IoSliceMut::new).collect();
+        let mut left = &mut buffers[..];
+        while !left.is_empty() {
+            let count = far.read_vectored(left).unwrap();
+            assert!(count > 0, "{} buffers are left", left.len());
+            IoSliceMut::advance_slices(&mut left, count);
+        }
+    }
+    assert_eq!(got, sent);
 }
 
 #[test]
