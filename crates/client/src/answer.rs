@@ -1,7 +1,8 @@
 //! The answer to a query, as one stream: also when the process that gave its beginning went away and another goes on.
 //!
 //! Invariant: no element is given twice, none is left out, and no piece of one; of what lies between elements (gaps,
-//! expired ranges) the same holds unless the last element before the break has expired meanwhile.
+//! expired ranges) the same holds unless the last element before the break has expired meanwhile, or, of gaps, the ring
+//! ran over some of more than 64 in a row that were given.
 
 pub(crate) mod cursor;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use forebay_model::{Bytes, Error, Gap, Kind, Result, Timestamp};
 use forebay_wire::command::QueryRequest;
 use std::sync::Arc;
 
-pub(crate) use cursor::{conjunction, later};
+pub(crate) use cursor::{check_text, conjunction, later};
 
 /// Breaks in a row, without an item between them, after which an answer gives up.
 const MOST_BREAKS: u32 = 8;

@@ -1,6 +1,6 @@
 //! A cluster, as a program holds it.
 
-use crate::answer::{Answer, Event, conjunction, later};
+use crate::answer::{Answer, Event, check_text, conjunction, later};
 use crate::heaps::Heaps;
 use crate::objects::Objects;
 use crate::peer::Peer;
@@ -249,6 +249,7 @@ impl Cluster {
 
     /// A tail with options; it follows in any case.
     pub fn tail_with(&self, ring: &str, text: &str, options: QueryOptions) -> Result<Answer> {
+        check_text(text)?;
         let mut status = self.ring(ring)?;
         while status.state == RingState::Recovering {
             status = self.ring(ring)?;
@@ -260,14 +261,19 @@ impl Cluster {
             (true, Some(newest)) => later(text, newest),
             (true, None) => text.to_string(),
         };
-        self.query_with(ring, &text, QueryOptions { follow: true, ..options })
+        self.ask(ring, text, QueryOptions { follow: true, ..options })
     }
 
     /// A query with options.
     pub fn query_with(&self, ring: &str, text: &str, options: QueryOptions) -> Result<Answer> {
+        check_text(text)?;
+        self.ask(ring, text.to_string(), options)
+    }
+
+    fn ask(&self, ring: &str, text: String, options: QueryOptions) -> Result<Answer> {
         let request = QueryRequest {
             ring: ring.to_string(),
-            text: text.to_string(),
+            text,
             now: self.peer.wall(),
             follow: options.follow,
             limit: options.limit,

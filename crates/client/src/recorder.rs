@@ -64,6 +64,10 @@ pub struct RecorderProgress {
 }
 
 /// A recording session. A ring has one at a time.
+///
+/// Only [`Recorder::flush`] and [`Recorder::close`] wait until what was accepted is durable. If a recorder is dropped, what
+/// it accepted is still written in the process that has the ring; over a connection, what is not durable by then may be
+/// lost, and the next session begins with a gap.
 pub struct Recorder {
     packer: Packer<Buffer>,
     /// Elements at or after this time are in order.
@@ -408,7 +412,8 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Dropping is no close: nobody waits. But what was accepted is not thrown away either.
+        // Dropping is no close: nobody waits. In the process that has the ring this block is written all the same; what is on
+        // its way elsewhere ends with the session.
         if !self.dispatch.has_failed() && self.piece.is_none() {
             let _ = self.send_block();
         }

@@ -1,10 +1,21 @@
 //! How far an answer has come, and how it goes on after a break: the query is asked again from the last element on,
 //! and what was given already is passed over.
 
+use forebay_model::key::quoted;
+use forebay_model::query::MAX_QUERY;
 use forebay_model::ring::{Batch, Item};
-use forebay_model::{Bytes, Timestamp};
+use forebay_model::{Bytes, Error, Gap, Result, Timestamp};
 use forebay_wire::command::QueryRequest;
 use forebay_wire::ring::size;
+use std::collections::VecDeque;
+
+/// So many of the gaps that were given last are known again by what they say, where others were overwritten.
+const MOST_RECENT: usize = 64;
+
+/// The longest query that is asked here: what is added to go on with an answer finds room up to what is read.
+pub(crate) const MOST_TEXT: usize = MAX_QUERY.0 as usize - 512;
+/// Its parentheses may be nested this deep: they are read up to 64 deep, and to go on with an answer takes some more.
+pub(crate) const MOST_NESTED: usize = 60;
 
 /// How far an answer has come.
 #[derive(Debug, Default)]
@@ -13,8 +24,11 @@ pub(crate) struct Cursor {
     last: Option<u64>,
     /// A gap ended its pieces: its source had cut it off.
     torn: bool,
-    /// Gaps and expired ranges given after it.
+    /// Gaps given after it, and the last of them.
     since: u64,
+    recent: VecDeque<Gap>,
+    /// Up to here it was told after it what has expired; 0 if nothing was.
+    expired: u64,
     /// How many torn elements had the number of the one that is open or torn, before it: a session that is killed in an
     /// element leaves its number to the next one.
     before: u64,
@@ -30,10 +44,11 @@ pub(crate) struct Cursor {
 enum Skip {
     #[default]
     Nothing,
-    /// Everything up to element `mark`, and then so many gaps and expired ranges.
-    Through { mark: u64, since: u64, torn: bool, before: u64, begun: bool },
-    /// So many gaps and expired ranges.
-    Between(u64),
+    /// Everything up to element `mark`, and then the gaps and expired ranges behind it.
+    Through { mark: u64, torn: bool, before: u64, begun: bool },
+    /// So many gaps, and what was told of what has expired. Some of these gaps may be `overtaken` as well: then they do
+    /// not come again.
+    Between { left: u64, overtaken: bool },
     /// Everything before element `mark` (and torn ones of its number), and so many bytes of it.
     Into { mark: u64, bytes: u64, before: u64, begun: bool },
 }
@@ -48,12 +63,12 @@ impl Cursor {
                 Some(mark)
             }
             (None, Some(mark)) => {
-                let (since, torn, before) = (self.since, self.torn, self.before);
-                self.skip = Skip::Through { mark, since, torn, before, begun: false };
+                let (torn, before) = (self.torn, self.before);
+                self.skip = Skip::Through { mark, torn, before, begun: false };
                 Some(mark)
             }
             (None, None) => {
-                self.skip = Skip::Between(self.since);
+                self.skip = self.between();
                 None
             }
         };
@@ -64,6 +79,20 @@ impl Cursor {
             request.limit = request.limit.map(|limit| limit.saturating_sub(self.elements) + again);
         }
         request
+    }
+
+    /// What is passed over behind the last element, or from the beginning on.
+    fn between(&self) -> Skip {
+        match (self.since, self.expired) {
+            (0, 0) => Skip::Nothing,
+            (left, _) => Skip::Between { left, overtaken: false },
+        }
+    }
+
+    /// What follows comes after an element that was given.
+    fn begin_behind(&mut self, sequence: u64, torn: bool) {
+        (self.last, self.torn, self.since, self.expired) = (Some(sequence), torn, 0, 0);
+        self.recent.clear();
     }
 
     /// Whether the last element was given in part.
@@ -87,28 +116,49 @@ impl Cursor {
                         self.before = if self.torn && self.last == Some(sequence) { self.before + 1 } else { 0 };
                     }
                     if last {
-                        (self.last, self.torn, self.since, self.open) = (Some(sequence), false, 0, None);
+                        self.begin_behind(sequence, false);
+                        self.open = None;
                         self.elements += 1;
                     } else {
                         let before = self.open.filter(|(s, _)| *s == sequence && !first).map_or(0, |(_, bytes)| bytes);
                         self.open = Some((sequence, before + u64::from(length)));
                     }
                 }
-                Item::Gap(_) => {
+                Item::Gap(gap) => {
                     if let Some((sequence, bytes)) = self.open.take() {
-                        (self.last, self.torn, self.since) = (Some(sequence), true, 0);
+                        self.begin_behind(sequence, true);
                         self.bytes = self.bytes.saturating_sub(bytes);
                     }
                     self.since += 1;
+                    if self.recent.len() == MOST_RECENT {
+                        self.recent.pop_front();
+                    }
+                    self.recent.push_back(gap);
                 }
-                Item::Expired { .. } => {
-                    self.since += 1;
+                Item::Expired { to, .. } => {
+                    self.expired = self.expired.max(to);
                     self.open = None;
                 }
                 Item::Block { .. } => {}
             }
         }
         batch
+    }
+
+    /// How many gaps are left behind this one of the last `left` that were given; nothing if it is none of them.
+    fn behind_given(&self, left: u64, overtaken: bool, gap: &Gap) -> Option<u64> {
+        // As long as all come again, each is the next one.
+        if !overtaken {
+            return left.checked_sub(1);
+        }
+        let known = self.recent.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut last = self.recent.iter().skip(self.recent.len() - known);
+        match last.position(|given| given == gap) {
+            Some(at) => Some((known - 1 - at) as u64),
+            // What was given longer ago is not known by what it says.
+            None if left > known as u64 => Some(left - 1),
+            None => None,
+        }
     }
 
     fn cut(&mut self, batch: Batch) -> Batch {
@@ -130,7 +180,7 @@ impl Cursor {
     fn keep(&mut self, item: &mut Item) -> Option<usize> {
         match (self.skip, &mut *item) {
             (Skip::Nothing, _) | (_, Item::Block { .. }) => Some(0),
-            (Skip::Through { mark, since, torn, before, begun }, Item::Element { sequence, first, last, .. }) => {
+            (Skip::Through { mark, torn, before, begun }, Item::Element { sequence, first, last, .. }) => {
                 let another = torn && *sequence == mark && *first && (begun || *last);
                 if *sequence > mark || another {
                     self.skip = Skip::Nothing;
@@ -138,9 +188,8 @@ impl Cursor {
                 }
                 if *sequence == mark {
                     self.skip = match *last {
-                        true if since > 0 => Skip::Between(since),
-                        true => Skip::Nothing,
-                        false => Skip::Through { mark, since, torn, before, begun: true },
+                        true => self.between(),
+                        false => Skip::Through { mark, torn, before, begun: true },
                     };
                 }
                 None
@@ -153,12 +202,12 @@ impl Cursor {
                 self.skip = Skip::Nothing;
                 Some(0)
             }
-            (Skip::Through { mark, since, torn: true, before, begun: true }, Item::Gap(_)) => {
+            (Skip::Through { mark, torn: true, before, begun: true }, Item::Gap(_)) => {
                 let Some(before) = before.checked_sub(1) else {
-                    self.skip = Skip::Between(since);
+                    self.skip = self.between();
                     return self.keep(item);
                 };
-                self.skip = Skip::Through { mark, since, torn: true, before, begun: false };
+                self.skip = Skip::Through { mark, torn: true, before, begun: false };
                 None
             }
             (Skip::Into { mark, bytes, before, begun: true }, Item::Gap(_)) if before > 0 => {
@@ -171,14 +220,28 @@ impl Cursor {
                 Some(0)
             }
             (Skip::Through { .. } | Skip::Into { .. }, Item::Gap(_)) => None,
-            (Skip::Between(_), Item::Element { .. }) => {
+            (Skip::Between { .. }, Item::Element { .. }) => {
                 self.skip = Skip::Nothing;
                 Some(0)
             }
-            (Skip::Between(left), _) => {
-                self.skip = if left > 1 { Skip::Between(left - 1) } else { Skip::Nothing };
-                (left == 0).then_some(0)
+            (Skip::Between { left, .. }, Item::Expired { from, to }) => {
+                self.skip = Skip::Between { left, overtaken: true };
+                if *to <= self.expired {
+                    return None;
+                }
+                *from = (*from).max(self.expired);
+                Some(0)
             }
+            (Skip::Between { left, overtaken }, Item::Gap(gap)) => match self.behind_given(left, overtaken, gap) {
+                Some(left) => {
+                    self.skip = Skip::Between { left, overtaken };
+                    None
+                }
+                None => {
+                    self.skip = Skip::Nothing;
+                    Some(0)
+                }
+            },
             (Skip::Into { mark, bytes, before, begun }, Item::Element { sequence, length, first, last, .. }) => {
                 if *sequence != mark || begun && *first {
                     self.skip = Skip::Nothing;
@@ -205,6 +268,46 @@ impl Cursor {
             }
         }
     }
+}
+
+/// An error if an answer to this could not go on after a break, as nobody would read what is asked then.
+pub(crate) fn check_text(text: &str) -> Result<()> {
+    if text.len() > MOST_TEXT {
+        let length = text.len();
+        return Err(Error::usage(format!("the query has {length} bytes; it can have {MOST_TEXT} at most")));
+    }
+    let depth = nesting(text);
+    if depth > MOST_NESTED {
+        return Err(Error::usage(format!(
+            "the query has parentheses nested {depth} deep; they can be nested {MOST_NESTED} deep at most"
+        )));
+    }
+    Ok(())
+}
+
+/// How deep the parentheses outside of quotes are nested.
+fn nesting(text: &str) -> usize {
+    let (mut at, mut depth, mut deepest) = (0, 0usize, 0);
+    while let Some(byte) = text.as_bytes().get(at) {
+        at += match byte {
+            b'(' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+                1
+            }
+            b')' => {
+                depth = depth.saturating_sub(1);
+                1
+            }
+            b'"' | b'\'' => match quoted(&text[at..]) {
+                Some((_, length)) => length,
+                // Whoever reads it says that it is not closed.
+                None => break,
+            },
+            _ => 1,
+        };
+    }
+    deepest
 }
 
 /// The query `text`, of what has sequence `from` or more.

@@ -1,5 +1,7 @@
-use super::{Answer, Event, visit_within};
+use super::cursor::{Cursor, MOST_NESTED, MOST_TEXT};
+use super::{Answer, Event, check_text, conjunction, later, visit_within};
 use crate::fake::{Chance, Fake, seed};
+use forebay_model::query::Query;
 use forebay_model::ring::{Batch, Item, RingSpec};
 use forebay_model::{Bytes, Cause, Gap, Kind, Result, Timestamp};
 use forebay_wire::command::QueryRequest;
@@ -163,4 +165,50 @@ fn an_element_that_is_too_large_to_be_joined_is_named_with_the_numbers_and_small
     assert_eq!(got, [(1, 10), (2, 50)], "what comes in one piece is not joined");
     assert!(error.message.contains("element 3 has 11 B") && error.message.contains("10 B"), "{error}");
     assert!(joined.len() <= 10);
+}
+
+#[test]
+fn what_expires_before_the_first_element_of_a_broken_answer_is_told_and_no_new_gap_is_taken_for_an_old_one() {
+    let gap = |n: i64| Item::Gap(Gap { cause: Cause::Kernel, count: Some(1), first: Timestamp(n), last: Timestamp(n) });
+    let expired = |from: u64, to: u64| Item::Expired { from, to };
+    let batch = |items: &[Item]| Batch { items: items.to_vec(), payload: Vec::new() };
+    let mut cursor = Cursor::default();
+    let mut answered = |items: &[Item]| {
+        assert_eq!(cursor.resume(&request(None)), request(None), "no element was given");
+        cursor.pass(batch(items)).items
+    };
+    let first = [expired(0, 100), gap(1), gap(2)];
+    assert_eq!(answered(&first), first);
+    assert_eq!(answered(&first), [], "nothing is given twice");
+    assert_eq!(answered(&[expired(0, 200), gap(2), gap(3)]), [expired(100, 200), gap(3)]);
+    assert_eq!(answered(&[expired(0, 200), gap(2), gap(3), gap(4)]), [gap(4)]);
+    // All that was given is overwritten.
+    assert_eq!(answered(&[expired(0, 300), gap(5)]), [expired(200, 300), gap(5)]);
+}
+
+#[test]
+fn a_query_that_is_taken_is_read_as_well_when_its_answer_goes_on_after_breaks_and_others_are_refused_with_the_limit() {
+    let keys = RingSpec::new("/a", Bytes::mib(4)).key_set().expect("it has none");
+    let nested = |depth: usize| format!("{}seq >= 1{}", "(".repeat(depth), ")".repeat(depth));
+    let long = |length: usize| format!("seq >= 1{}or seq = 7", " ".repeat(length - 18));
+    for text in [nested(MOST_NESTED), long(MOST_TEXT)] {
+        check_text(&text).expect("it is taken");
+        // A tail, of a part over several, which goes on, as does the whole.
+        let mut asked = later(&text, Timestamp(1_700_000_000_123_456_789));
+        for _ in 0..3 {
+            asked = conjunction(&asked, u64::MAX);
+        }
+        Query::parse(&asked, &keys, Timestamp(0)).expect("it is read");
+    }
+    let fake = fake();
+    let refused = |text: &str| {
+        let cluster = crate::Cluster::over(Arc::new(fake.clone()));
+        let error = cluster.query("/a", text).err().expect("it is refused");
+        assert_eq!(error.kind, Kind::Usage);
+        error.message
+    };
+    assert!(refused(&nested(MOST_NESTED + 1)).contains("60 deep at most"));
+    assert!(refused(&long(MOST_TEXT + 1)).contains("65024 at most"));
+    assert!(fake.state().queries.is_empty(), "nobody was asked");
+    check_text(&format!("id = \"{}\"", "(".repeat(100))).expect("what is quoted is not nested");
 }

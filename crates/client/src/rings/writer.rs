@@ -30,7 +30,8 @@ use std::time::Duration;
 /// Blocks that were handed to the connection and not taken in by the node: under what a node takes of one connection.
 const MOST_PENDING: usize = 512;
 
-/// A writer session of a ring on the network. It goes on by itself when a connection breaks; it ends when this is dropped.
+/// A writer session of a ring on the network. It goes on by itself when a connection breaks; it ends when this is
+/// dropped, and what is not durable by then may be lost: [`WriterLink::close`] waits for it.
 pub struct RingWriter {
     outbox: Outbox,
     splitting: Splitting,
