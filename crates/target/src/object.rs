@@ -128,6 +128,8 @@ pub(crate) struct Work {
     written_home: u64,
     flushed_home: u64,
     checkpointing: bool,
+    /// Somebody takes groups for rows, and for bytes.
+    taking: [bool; 2],
     /// A step from a log home is under way: what is freed meanwhile is not free before its end.
     homing: bool,
     making_room: bool,
@@ -223,6 +225,7 @@ impl Objects {
                 written_home: 0,
                 flushed_home: 0,
                 checkpointing: false,
+                taking: [false; 2],
                 homing: false,
                 making_room: false,
                 tending: false,

@@ -168,9 +168,11 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     // Of two pairs without a whole checkpoint, the one whose superblock is known is written last.
     let first = root.as_ref().map_or(0, |(which, _)| 1 - which);
     let superblock_kept = root.is_some();
-    let superblock = root.map(|(_, superblock)| superblock).unwrap_or_else(|| Superblock {
+    // Records that lie in logs are of objects that are lost, and their epochs may come again: none is to be taken for one.
+    let mark = u128::from(env.random.secret()) << 64 | u128::from(env.random.secret());
+    let superblock = root.map(|(_, superblock)| Superblock { mark, ..superblock }).unwrap_or_else(|| Superblock {
         target,
-        mark: u128::from(env.random.secret()) << 64 | u128::from(env.random.secret()),
+        mark,
         formatted: oldest.unwrap_or_else(|| env.clock.wall()),
         layout,
         generation: 0,

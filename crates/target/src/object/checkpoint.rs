@@ -264,7 +264,7 @@ impl Objects {
             let work = self.work.borrow();
             !removes && work.meta.tree.named_then() + names > work.names.0
         };
-        if short() {
+        while short() {
             match self.take_groups(GroupClass::Tables).await {
                 Err(error) if error.kind == Kind::Full => {
                     match self.checkpoint().await {
@@ -275,6 +275,7 @@ impl Objects {
                     if short() && !removes {
                         return Err(error);
                     }
+                    break;
                 }
                 taken => taken?,
             }
@@ -305,8 +306,22 @@ impl Objects {
         }
     }
 
-    /// Takes some groups more for `class`, durably.
+    /// Takes some groups more for `class`, durably, or waits until somebody else has, who does so now: many who find no room
+    /// at the same time would take all that there is, and be refused beside room. Whoever needs more asks again.
     pub(super) async fn take_groups(&self, class: GroupClass) -> Result<()> {
+        let which = usize::from(class == GroupClass::Objects);
+        if self.work.borrow().taking[which] {
+            self.changed.until(|| !self.work.borrow().taking[which]).await;
+            return self.alive();
+        }
+        self.work.borrow_mut().taking[which] = true;
+        let taken = self.take_groups_alone(class).await;
+        self.work.borrow_mut().taking[which] = false;
+        self.changed.notify();
+        taken
+    }
+
+    async fn take_groups_alone(&self, class: GroupClass) -> Result<()> {
         let groups = self.core.take_groups(class, GROUPS_AT_ONCE).await?;
         if class == GroupClass::Objects {
             let ranges: Vec<(Key, Key)> = groups.iter().map(|group| (Key::free(*group), Key::free(*group))).collect();

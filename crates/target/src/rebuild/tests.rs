@@ -56,6 +56,7 @@ fn spec_of(target: &Target, name: &str) -> RingSpec {
 /// Both copies of the checkpoint are lost, and half of the times those of the superblock, too; what is said of what is made anew.
 fn remade(fake: &Fake, target: Rc<Target>) -> Vec<RingFound> {
     let (layout, id) = (target.core().layout(), TargetId(target.core().target_id()));
+    let mark = target.core().mark();
     drop(target);
     fake.kill();
     let keeps = fake.below(2) == 0;
@@ -65,6 +66,7 @@ fn remade(fake: &Fake, target: Rc<Target>) -> Vec<RingFound> {
     }
     let plan = fake.run(look(fake.env(), Some(id), &mut |_, _| ())).unwrap();
     assert_eq!((plan.target, plan.superblock_kept, plan.checkpoint_kept), (id, keeps, false));
+    assert_ne!(plan.superblock.mark, mark, "what lies in logs is of objects that are lost");
     let found = plan.rings.clone();
     fake.run(plan.write(fake.env())).unwrap();
     fake.kill();

@@ -1,9 +1,11 @@
 use super::super::testing::{again, device, id, read};
 use super::{BLOCK, Durability, How, Placement};
 use crate::Target;
+use crate::catalog::GroupClass;
 use crate::fake::Fake;
 use crate::object::Scope;
 use crate::object::rows::Quota;
+use forebay_env::together::all;
 use forebay_model::block::crc32c;
 use forebay_model::{Bytes, Kind};
 
@@ -21,6 +23,18 @@ fn bytes(blocks: usize) -> Vec<u8> {
 fn write(fake: &Fake, target: &Target, object: u64, offset: u64, bytes: &[u8], how: How) {
     fake.run(target.objects().create(id(object), Vec::new())).unwrap();
     fake.run(target.objects().write_as(target.stream(), id(object), Some(offset), bytes, &how)).unwrap();
+}
+
+#[test]
+fn many_who_find_no_room_at_the_same_time_take_no_more_than_they_need() {
+    let (fake, target) = device(Bytes::mib(512));
+    let (objects, content) = (target.objects(), bytes(16));
+    (1..=40).for_each(|n| fake.run(objects.create(id(n), Vec::new())).unwrap());
+    let how = How { placement: Placement::Home, durability: Durability::Durable, ..How::default() };
+    let writes = (1..=40).map(|n| objects.write_as(target.stream(), id(n), Some(0), &content, &how));
+    assert!(fake.run(all(writes)).iter().all(Result::is_ok));
+    assert!(target.core().groups_of(GroupClass::Objects).len() <= 4);
+    assert!(read(&fake, &target, 40) == content);
 }
 
 #[test]
