@@ -307,10 +307,10 @@ impl FileEngine {
         self.file.state.borrow().failed.is_some()
     }
 
-    /// An error if a write failed while others had the file open: then it may only be left to be mended, as by a client that
-    /// died, since who is alone with it next would take parity for right that is not.
-    pub fn check_ended(&self) -> Result<()> {
-        self.file.check_ended()
+    /// Whether no write failed while others had the file open: what such a one began is left to be mended, as by a client
+    /// that died, since who is alone with the file next would take parity for right that is not.
+    pub fn is_ended(&self) -> bool {
+        self.file.check_ended().is_ok()
     }
 
     /// Whether nothing is kept of the file.

@@ -483,8 +483,10 @@ impl File {
             return closed;
         };
         engine.flush().await?;
-        engine.check_ended()?;
         let length = engine.length().await?;
+        if !engine.is_ended() {
+            written.leave();
+        }
         let closed = written.close(Some(length)).await;
         if let Some(holding) = holding {
             holding.close().await;

@@ -147,7 +147,11 @@ impl File {
         let mut state = self.state.borrow_mut();
         match &written {
             Ok(()) => state.size = state.size.max(range.end),
-            Err(error) => drop(state.begun.get_or_insert_with(|| error.clone())),
+            // Without redundancy nothing else is made of it.
+            Err(error) if self.reach.striping.raid() != Raid::Zero => {
+                state.begun.get_or_insert_with(|| error.clone());
+            }
+            Err(_) => {}
         }
         written
     }

@@ -145,6 +145,12 @@ impl Written {
         self.is_closed = true;
     }
 
+    /// What was begun under it and not ended is to be mended: the manager hears that with the last one.
+    pub(super) fn leave(&self) {
+        self.used.unfinished.set(true);
+        self.opening.leave();
+    }
+
     /// Ends this; if it is the last, the manager is told, and how long the file is.
     pub(super) async fn close(mut self, length: Option<Length>) -> Result<()> {
         let used = self.used.clone();
@@ -166,8 +172,7 @@ impl Drop for Written {
         if self.is_closed {
             return;
         }
-        self.used.unfinished.set(true);
-        self.opening.leave();
+        self.leave();
         let used = self.used.clone();
         self.used.spawner.detach(async move {
             let _turn = used.turn().await;
