@@ -68,7 +68,7 @@ fn outcome_45_files_are_what_was_acknowledged_whatever_fails_where_the_manager_l
 
 #[test]
 fn outcome_45_files_are_what_was_acknowledged_where_copies_and_components_move_when_the_manager_loses_its_disk() {
-    let tally = lives_without_a_manager(6, Chances::DRAINING);
+    let tally = lives_without_a_manager(8, Chances::DRAINING);
     assert!(!seeds::are_the_suites() || tally.wiped > 10 && tally.moved > 5, "{tally:?}");
     lives_without_a_manager(4, Chances::SEVERAL);
 }
