@@ -19,7 +19,7 @@ pub struct CutCounts {
     pub changed: u64,
     /// The peer did not say hello in time, or was too slow with a frame or an answer.
     pub slow: u64,
-    /// They were strangers, and made room for others.
+    /// Nothing that they had shown counted, or counted still, and they made room for others.
     pub stranger: u64,
     /// There was no place for them.
     pub full: u64,

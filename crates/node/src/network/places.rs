@@ -64,16 +64,17 @@ impl Places {
         let mut open = self.open.borrow_mut();
         let own = open.strangers.get(machine).filter(|own| own.len() >= self.most_strangers);
         let leaves = match own.and_then(|own| own.first().copied()) {
-            Some(own) => Some((machine.to_string(), own)),
+            Some(own) => Some((Some(machine.to_string()), own)),
             None if open.connections.len() < self.most => None,
             None => match open.longest_stranger() {
-                Some(stranger) => Some(stranger),
-                // It is among the strangers of no machine.
-                None => Some((String::new(), open.longest_that_may_go()?)),
+                Some((of, stranger)) => Some((Some(of), stranger)),
+                None => Some((None, open.longest_that_may_go()?)),
             },
         };
-        if let Some((of, number)) = leaves {
-            open.no_stranger(&of, number);
+        if let Some((stranger_of, number)) = leaves {
+            if let Some(machine) = stranger_of {
+                open.no_stranger(&machine, number);
+            }
             if let Some(seat) = open.connections.remove(&number) {
                 seat.lose();
                 self.cuts.stranger();
