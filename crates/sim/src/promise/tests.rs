@@ -215,11 +215,11 @@ fn read(world: &World, ring: &Rc<Ring>, readers: u64) -> Rc<Cell<u64>> {
     read
 }
 
-/// What a ring with a guarantee of 30 MB/s got whose producer always has more and waits, and what readers got beside it.
-fn flooded(spec: DiskSpec, readers: u64) -> (Rate, Rate) {
+/// What a ring with this guarantee got whose producer always has more and waits, and what readers got beside it.
+fn flooded(spec: DiskSpec, guarantee: Rate, readers: u64) -> (Rate, Rate) {
     let world = World::new(1);
     let disk = world.disk(spec.clone());
-    let load = Load { guarantee: Rate::mb(30), fill_percent: 60.0, ..Load::headline(spec) };
+    let load = Load { guarantee, fill_percent: 60.0, ..Load::headline(spec) };
     world.run(async {
         let (target, ring) = set_up(world.env(disk.clone()), &load).await.unwrap();
         let clock = world.clock();
@@ -239,12 +239,22 @@ fn flooded(spec: DiskSpec, readers: u64) -> (Rate, Rate) {
 
 #[test]
 fn a_ring_that_writes_more_than_was_promised_shares_the_rest_with_readers_and_alone_has_all_of_it() {
-    let (alone, _) = flooded(presets::wd15ears().scaled(100), 0);
+    let (alone, _) = flooded(presets::wd15ears().scaled(100), Rate::mb(30), 0);
     // What it got when nothing was shared: 62 MB/s.
     assert!(alone >= Rate::mb(56), "{alone} alone");
-    let (written, read) = flooded(presets::wd15ears().scaled(100), 2);
+    let (written, read) = flooded(presets::wd15ears().scaled(100), Rate::mb(30), 2);
     let beside = Rate((written.0 + read.0).saturating_sub(Rate::mb(30).0));
     assert!(written >= Rate::mb(30) && read.0 * 3 >= beside.0, "{written} written, {read} read");
+}
+
+#[test]
+fn a_ring_that_was_promised_nothing_and_whose_producer_never_pauses_shares_with_readers_and_alone_has_all() {
+    let disk = presets::wd15ears().scaled(100);
+    let (alone, _) = flooded(disk.clone(), Rate(0), 0);
+    assert!(alone >= Rate::mb(56), "{alone} alone");
+    let (written, read) = flooded(disk, Rate(0), 2);
+    // Readers had nothing when its sweeps went on for as long as it had something.
+    assert!(read.0 * 4 >= alone.0 && written.0 * 8 >= alone.0, "{written} written, {read} read");
 }
 
 /// What two rings got that were promised the same, and others beside them.

@@ -1,5 +1,6 @@
 //! What a ring writes beyond the rate that it was promised: as soon as others want something, it takes turns with them, in
-//! bytes, like a stream of normal I/O. A ring whose producer never pauses would otherwise never end a sweep.
+//! bytes, like a stream of normal I/O. A ring whose producer never pauses would otherwise never end a sweep. For a ring that
+//! was promised nothing that is all it writes, as long as it is durable in its flush interval.
 //!
 //! The rate is kept as a bucket of tokens, as deep as a flush interval: a write whose turn at the promised rate comes
 //! later than that is beyond. What is written beyond uses up nothing of what is promised: all that follows is due sooner by
@@ -9,6 +10,10 @@ use super::state::{Choice, State};
 use super::{Class, Pending, StreamId};
 use forebay_model::{Bytes, Moment, Profile, Rate, RingId};
 use std::time::Duration;
+
+/// The share of its flush interval that a ring without a promise leaves for its writes and their flush, as a divisor: what has
+/// waited for its turn until then goes before all others.
+const KEPT_UNPROMISED: u32 = 2;
 
 /// How a guaranteed write counts against the promised rate.
 #[derive(Debug, Clone, Copy)]
@@ -36,9 +41,10 @@ impl State {
         self.given.get(&ring).copied().unwrap_or_default()
     }
 
-    /// From when on a write is within what its ring was promised.
+    /// From when on a write is within what its ring was promised, or, if that was nothing, has to be done to be durable in time.
     fn within_from(&self, ring: RingId, pending: &Pending) -> Moment {
-        match self.expected.get(&ring).filter(|expected| expected.rate > Rate(0)) {
+        match self.expected.get(&ring) {
+            Some(expected) if expected.rate == Rate(0) => pending.deadline - expected.lag / KEPT_UNPROMISED,
             Some(expected) if pending.promised.is_some() => self.deadline(ring, pending) - expected.lag * 2,
             _ => Moment(0),
         }
