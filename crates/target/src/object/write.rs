@@ -288,7 +288,7 @@ impl Objects {
         self.change(riding(write, set)?, content, |meta| exists(meta, id)).await
     }
 
-    /// Makes nothing of `length` bytes at `offset`; the object's size stays.
+    /// Makes nothing of `length` bytes at `offset`; the object's size stays. A block in which nothing is left is none any more.
     pub async fn punch(&self, id: ObjectId, offset: u64, length: u64) -> Result<()> {
         self.punch_as(id, offset, length, &[]).await
     }
@@ -319,6 +319,13 @@ impl Objects {
             }
             let mut bytes = self.whole_blocks(id, block, block + 1).await?;
             bytes[(from - block * BLOCK.0) as usize..(to - block * BLOCK.0) as usize].fill(0);
+            if bytes.iter().all(|byte| *byte == 0) {
+                // Else what is punched out piece by piece, as it was appended, would leave a block of zeros for each. It is beside
+                // the whole blocks, or where they would be.
+                let (first, last) = write.dropped.unwrap_or((block, block));
+                write.dropped = Some((first.min(block), last.max(block + 1)));
+                continue;
+            }
             write.logged.push((block, Crcs::of(&bytes)));
             content.extend(bytes);
         }

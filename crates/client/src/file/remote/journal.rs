@@ -5,8 +5,10 @@
 //! Whoever gets a lock looks for what was not ended. A journal only grows, so a client remembers how far it has looked and
 //! where something was left, and reads from there. A target shows appends to an object in their order, so nothing appears
 //! behind what was looked at; but what was shown and not yet durable may vanish and give place to something else when the
-//! target is opened again. So all is forgotten when its boot epoch is another one.
+//! target is opened again. So all is forgotten when its boot epoch is another one. Much that is a hole is not read
+//! ([`holes`]).
 
+mod holes;
 mod record;
 
 use super::super::components::{Begun, Intent, IntentId, Slice};
@@ -16,6 +18,7 @@ use forebay_model::layout::address::StripeId;
 use forebay_model::object::{Durability, Placement};
 use forebay_model::{Error, Kind, Result, TargetId};
 use forebay_wire::object::{Ask, MOST_AT_ONCE, ObjectAnswer, ObjectReply, companion};
+use holes::Extent;
 use record::GRAIN;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -150,37 +153,75 @@ impl Shared {
         loop {
             let at = self.seen.borrow().get(&component).map_or(0, |seen| seen.end);
             let (bytes, by) = self.journal(component, at, length).await?;
-            let mut all = self.seen.borrow_mut();
             let Some(by) = by else {
-                all.remove(&component);
+                self.seen.borrow_mut().remove(&component);
                 return Ok(());
             };
-            let seen = all.entry(component).or_insert_with(|| Seen { by, end: 0, left: BTreeMap::new() });
-            if seen.by != by || seen.end < at {
-                // It was opened again, and what is known need not be so any more.
-                *seen = Seen { by, end: 0, left: BTreeMap::new() };
-                continue;
-            }
             let is_all = (bytes.len() as u64) < length;
-            let mut within = 0;
-            while within < bytes.len() {
-                match record::decode(&bytes.slice(within..)) {
-                    Some((_, intent, length)) => {
-                        seen.left.insert(at + within as u64, (intent.stripe, length as u64));
-                        within += length;
-                    }
-                    // A record is at most as long as the longest read, and this one may go on behind it.
-                    None if !is_all && record::begins(&bytes[within..]) && (within > 0 || length < MOST_AT_ONCE.0) => {
-                        break;
-                    }
-                    None => within += GRAIN,
+            {
+                let mut all = self.seen.borrow_mut();
+                let seen = all.entry(component).or_insert_with(|| Seen { by, end: 0, left: BTreeMap::new() });
+                if seen.by != by || seen.end < at {
+                    // It was opened again, and what is known need not be so any more.
+                    *seen = Seen { by, end: 0, left: BTreeMap::new() };
+                    length = FIRST;
+                    continue;
                 }
+                let mut within = 0;
+                while within < bytes.len() {
+                    match record::decode(&bytes.slice(within..)) {
+                        Some((_, intent, length)) => {
+                            seen.left.insert(at + within as u64, (intent.stripe, length as u64));
+                            within += length;
+                        }
+                        // A record is at most as long as the longest read, and this one may go on behind it.
+                        None if !is_all
+                            && record::begins(&bytes[within..])
+                            && (within > 0 || length < MOST_AT_ONCE.0) =>
+                        {
+                            break;
+                        }
+                        None => within += GRAIN,
+                    }
+                }
+                seen.end = seen.end.max(at + within as u64);
             }
-            seen.end = seen.end.max(at + within as u64);
             if is_all {
                 return Ok(());
             }
+            if length == FIRST {
+                self.pass_holes(component, by).await?;
+            }
             length = MOST_AT_ONCE.0;
+        }
+    }
+
+    /// Takes for looked at what comes next in a journal, as far as it is a hole: nearly all of one that was much used is.
+    async fn pass_holes(self: &Rc<Self>, component: u32, by: (TargetId, u64)) -> Result<()> {
+        let known = self.seen.borrow().get(&component).map_or(0, |seen| seen.end);
+        let extent = async || self.extent(component).await;
+        let read = async |at: u64, length: u64| self.journal(component, at, length).await;
+        let passed = holes::passed(known, by, extent, read).await?;
+        // Unless all was forgotten meanwhile: nobody has looked for it at what comes before that.
+        if let Some(seen) = self.seen.borrow_mut().get_mut(&component).filter(|seen| seen.by == by && seen.end >= known)
+        {
+            seen.end = seen.end.max(passed);
+        }
+        Ok(())
+    }
+
+    /// How long a journal is, and what it takes; nothing, if there is no journal.
+    async fn extent(self: &Rc<Self>, component: u32) -> Result<Option<Extent<(TargetId, u64)>>> {
+        let (target, ..) = self.way(component)?;
+        let stat = |id| Ask::Stat { id: companion(id), page: None };
+        match self.ask(component, stat, Vec::new()).await {
+            Ok(ObjectAnswer { reply: ObjectReply::Info(info), receipt, .. }) => {
+                let by = (target, receipt.epoch);
+                Ok(Some(Extent { by, size: info.head.size, used: info.head.used, version: info.head.version }))
+            }
+            Ok(answer) => Err(strange_answer(&answer.reply)),
+            Err(error) if error.kind == Kind::Missing => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

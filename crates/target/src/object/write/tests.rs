@@ -5,9 +5,11 @@ use crate::catalog::GroupClass;
 use crate::fake::Fake;
 use crate::object::Scope;
 use crate::object::rows::Quota;
+use crate::verify::verify;
 use forebay_env::together::all;
 use forebay_model::block::crc32c;
-use forebay_model::{Bytes, Kind};
+use forebay_model::{Bytes, Kind, ObjectId};
+use std::rc::Rc;
 
 const WAYS: [(Placement, Durability); 3] = [
     (Placement::Log, Durability::Durable),
@@ -146,4 +148,122 @@ fn what_is_punched_or_cut_within_a_hole_takes_no_block_and_so_cannot_pass_a_quot
     assert_eq!(blocks(), 0);
     let target = again(&fake, target);
     assert!(read(&fake, &target, 1) == vec![0; 5 * block as usize + 7]);
+}
+
+/// Blocks of an object.
+fn blocks(fake: &Fake, target: &Target, object: u64) -> u64 {
+    fake.run(target.objects().head(id(object))).unwrap().blocks
+}
+
+/// Closes a target, and finds nothing wrong with what is on its device.
+fn is_sound(fake: &Fake, target: Rc<Target>) {
+    fake.run(target.close()).unwrap();
+    drop(target);
+    fake.kill();
+    let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap().objects;
+    assert_eq!(found.damage, []);
+    let told: Vec<String> = found.contradictions.into_iter().map(|c| c.what).collect();
+    assert_eq!(told, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_appended_and_punched_out_piece_by_piece_leaves_no_block_and_what_is_beside_it_stays() {
+    let block = BLOCK.0;
+    for placement in [Placement::Log, Placement::Home, Placement::Auto] {
+        let (fake, target) = device(Bytes::mib(64));
+        let objects = target.objects();
+        let append = |bytes: &[u8]| fake.run(objects.append(target.stream(), id(1), bytes, placement)).unwrap();
+        let punch = |(at, length): (u64, u64)| fake.run(objects.punch(id(1), at, length)).unwrap();
+        fake.run(objects.create(id(1), Vec::new())).unwrap();
+        let (mut expected, mut places) = (Vec::new(), Vec::new());
+        for n in 0..60 {
+            let length = [1536, 4608, 512, 9728, 3584, 8192][n % 6];
+            assert_eq!(append(&vec![n as u8 + 1; length]), expected.len() as u64);
+            places.push((expected.len() as u64, length as u64));
+            expected.resize(expected.len() + length, n as u8 + 1);
+        }
+        // Those beside it go first, or last; one stays.
+        let kept = places.remove(31);
+        let (first, last): (Vec<_>, Vec<_>) = places.into_iter().enumerate().partition(|(n, _)| n % 3 == 0);
+        first.iter().for_each(|(_, place)| punch(*place));
+        fake.run(objects.take_home()).unwrap();
+        last.iter().for_each(|(_, place)| punch(*place));
+        let (from, to) = (kept.0 as usize, (kept.0 + kept.1) as usize);
+        expected[..from].fill(0);
+        expected[to..].fill(0);
+        let its = (kept.0 + kept.1).div_ceil(block) - kept.0 / block;
+        assert_eq!(blocks(&fake, &target, 1), its, "{placement:?}");
+        let target = again(&fake, target);
+        let objects = target.objects();
+        assert_eq!(blocks(&fake, &target, 1), its, "{placement:?}");
+        assert!(read(&fake, &target, 1) == expected, "{placement:?}");
+        fake.run(objects.punch(id(1), kept.0, kept.1)).unwrap();
+        let volume = fake.run(objects.head(ObjectId::volume(1))).unwrap().volume.unwrap();
+        assert_eq!((blocks(&fake, &target, 1), volume.blocks), (0, 0), "{placement:?}");
+        // What is appended next comes behind all that there was.
+        expected.fill(0);
+        assert_eq!(
+            fake.run(objects.append(target.stream(), id(1), b"next", placement)).unwrap(),
+            expected.len() as u64
+        );
+        expected.extend_from_slice(b"next");
+        let target = again(&fake, target);
+        assert!(read(&fake, &target, 1) == expected, "{placement:?}");
+        assert_eq!(blocks(&fake, &target, 1), 1, "{placement:?}");
+        is_sound(&fake, target);
+    }
+}
+
+#[test]
+fn a_block_at_an_edge_of_what_is_punched_goes_if_nothing_else_was_in_it_and_no_other_does() {
+    let block = BLOCK.0;
+    // Ranges that are punched one after the other, and how many of four blocks are left then.
+    let cases: [(&[(u64, u64)], u64); 7] = [
+        (&[(block, 100), (block + 100, block - 100)], 3),
+        (&[(0, block + 1), (block + 1, block - 1)], 2),
+        (&[(0, 5), (2 * block - 5, 5), (5, 2 * block - 10)], 2),
+        (&[(0, 5), (5, 2 * block - 10)], 3),
+        (&[(2 * block - 5, 5), (5, 2 * block - 10)], 3),
+        (&[(0, 5), (3 * block + 5, block - 5), (5, 3 * block)], 0),
+        (&[(5, block - 6), (3 * block + 6, block - 6), (0, 3 * block + 5)], 1),
+    ];
+    for ((placement, durability), way) in WAYS.into_iter().zip(0..) {
+        let (fake, target) = device(Bytes::mib(64));
+        let how = || How { placement, durability, ..How::default() };
+        let filled = vec![7; 4 * block as usize];
+        for ((punched, left), n) in cases.into_iter().zip(1..) {
+            write(&fake, &target, n, 0, &filled, how());
+            // Whoever shares the blocks keeps them.
+            fake.run(target.objects().snapshot(id(n), id(100 + n), Vec::new())).unwrap();
+            let mut expected = filled.clone();
+            for (at, length) in punched {
+                fake.run(target.objects().punch(id(n), *at, *length)).unwrap();
+                expected[*at as usize..(at + length) as usize].fill(0);
+            }
+            assert_eq!(blocks(&fake, &target, n), left, "way {way}, case {n}");
+            assert!(read(&fake, &target, n) == expected, "way {way}, case {n}");
+            assert!(read(&fake, &target, 100 + n) == filled, "way {way}, case {n}");
+        }
+        let target = again(&fake, target);
+        for ((_, left), n) in cases.into_iter().zip(1..) {
+            assert_eq!((blocks(&fake, &target, n), blocks(&fake, &target, 100 + n)), (left, 4), "way {way}, case {n}");
+        }
+        is_sound(&fake, target);
+    }
+}
+
+#[test]
+fn a_small_object_of_which_all_is_punched_out_in_parts_has_no_block_and_can_be_written_again() {
+    let (fake, target) = device(Bytes::mib(64));
+    write(&fake, &target, 1, 0, &[7; 700], How::default());
+    fake.run(target.objects().punch(id(1), 300, 400)).unwrap();
+    assert_eq!(blocks(&fake, &target, 1), 1);
+    fake.run(target.objects().punch(id(1), 0, 300)).unwrap();
+    assert_eq!(blocks(&fake, &target, 1), 0);
+    let target = again(&fake, target);
+    assert!(blocks(&fake, &target, 1) == 0 && read(&fake, &target, 1) == [0; 700]);
+    fake.run(target.objects().write(target.stream(), id(1), 600, b"again", Placement::Auto)).unwrap();
+    let target = again(&fake, target);
+    assert!(blocks(&fake, &target, 1) == 1 && read(&fake, &target, 1)[600..605] == *b"again");
+    is_sound(&fake, target);
 }
