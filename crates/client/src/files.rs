@@ -233,7 +233,8 @@ impl Files {
         let (entry, striping) = (grant.entry.clone(), grant.striping);
         let write = written.is_some();
         let told = grant.callback.filter(|_| options.sharing == Sharing::Cached);
-        let coming = (write || told.is_some()).then(|| self.keeper.opened(entry.file, told, asked, write));
+        let unfinished = self.used(entry.file).unfinished();
+        let coming = (write || told.is_some()).then(|| self.keeper.opened(entry.file, told, asked, write, unfinished));
         drop(begun);
         match self.open_components(grant, options, coming, written.as_ref(), others).await {
             Ok((engine, holding)) => Ok(File { engine, entry, striping, written, holding }),
@@ -275,7 +276,7 @@ impl Files {
         let is_written = write || self.used(grant.entry.file).is_written();
         let size = (is_settled && !is_written).then_some(grant.entry.attributes.size);
         let opening = written.map(Written::opening).unwrap_or_default();
-        let components = self.components(grant, write && sharing == Sharing::Alone, opening).await?;
+        let components = self.components(grant, write && sharing == Sharing::Alone, opening.clone()).await?;
         if others || write && version > 1 {
             // Whoever was called back and did not answer, or was struck off otherwise, may still be there.
             components.show().await?;
@@ -294,7 +295,7 @@ impl Files {
             // Who is gone may have been alone, and cutting it; who comes otherwise waits until it is mended.
             engine.end_left_cut().await?;
         }
-        let holding = coming.map(|coming| coming.came(engine.clone()));
+        let holding = coming.map(|coming| coming.came(engine.clone(), opening));
         Ok((engine, holding))
     }
 

@@ -21,6 +21,8 @@ const LATE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 const STUCK: Duration = Duration::from_secs(30);
 /// For so long after somebody wanted a file and others were in the way, nobody is let keep anything more of it.
 const WANTED: Duration = Duration::from_secs(3);
+/// What somebody could keep and did not take up is offered again so late, unless it says the same twice: its reason is not known here.
+const DECLINED: Duration = Duration::from_secs(30);
 /// What clients keep, or are told that they do not, each a client and a file, at most.
 const MOST: usize = 1 << 20;
 /// What one client is told at most that it does not keep, though it said so.
@@ -50,6 +52,8 @@ pub(crate) struct Callbacks {
     taken: usize,
     /// Files of which somebody may perhaps keep more again.
     freed: BTreeSet<FileId>,
+    /// Files of which somebody did not take up what it could keep, and when it said so last.
+    declined: BTreeMap<FileId, Moment>,
     /// Files for which others were called back lately.
     wanted: BTreeMap<FileId, Moment>,
     /// Something that somebody waits for may be there.
@@ -319,7 +323,7 @@ impl Callbacks {
     }
 
     /// Has a client keep nothing of a file any more.
-    fn call(&mut self, file: FileId, client: u64, now: Moment) {
+    pub(crate) fn call(&mut self, file: FileId, client: u64, now: Moment) {
         let Some(entry) = self.files.get_mut(&file).and_then(|of_file| of_file.get_mut(&client)) else { return };
         if entry.allowed == Caching::Nothing {
             return;
@@ -344,11 +348,15 @@ impl Callbacks {
         self.serial += 1;
         (entry.keeps, entry.allowed, entry.serial) = (caching, caching, self.serial);
         entry.called = None;
+        self.declined.remove(&file);
         self.tell(file, client);
     }
 
     /// Files of which somebody may perhaps keep more again; left out are those for which somebody is called back.
-    pub(crate) fn freed(&mut self) -> Vec<FileId> {
+    pub(crate) fn freed(&mut self, now: Moment) -> Vec<FileId> {
+        let is_due = |declined: &Moment| now.since(*declined) > DECLINED;
+        self.freed.extend(self.declined.iter().filter(|(_, declined)| is_due(declined)).map(|(file, _)| *file));
+        self.declined.retain(|_, declined| !is_due(declined));
         let freed = std::mem::take(&mut self.freed);
         let is_quiet = |file: &FileId| {
             let entries = self.files.get(file);
@@ -391,7 +399,7 @@ impl Callbacks {
         for kept in &asked.kept {
             // Among all that it keeps is also what it has yet to give up, which answers no call.
             if !(asked.all && self.is_to_give_up(client, kept)) {
-                self.hear_of(client, kept, &uses)?;
+                self.hear_of(client, kept, now, &uses)?;
             }
         }
         Ok(())
@@ -403,7 +411,7 @@ impl Callbacks {
         entry.is_some_and(|entry| entry.called.is_some() && kept.caching > Some(entry.allowed))
     }
 
-    fn hear_of(&mut self, client: u64, kept: &Kept, uses: impl Fn(FileId) -> Result<Uses>) -> Result<()> {
+    fn hear_of(&mut self, client: u64, kept: &Kept, now: Moment, uses: impl Fn(FileId) -> Result<Uses>) -> Result<()> {
         self.answered(kept.file, client, Some(kept.serial));
         let entry = self.files.get_mut(&kept.file).and_then(|of_file| of_file.get_mut(&client));
         let Some(entry) = entry.filter(|entry| entry.serial == kept.serial) else { return Ok(()) };
@@ -416,9 +424,15 @@ impl Callbacks {
             None => entry.keeps = Caching::Nothing,
             Some(caching) => entry.keeps = caching.min(entry.allowed),
         }
+        let is_declined = entry.called.is_none() && entry.keeps < entry.allowed;
         (entry.allowed, entry.called) = (entry.keeps, None);
         self.is_changed = true;
-        self.freed.insert(kept.file);
+        // Who says it twice says that what was in the way is gone.
+        if is_declined {
+            self.declined.insert(kept.file, now);
+        } else {
+            self.freed.insert(kept.file);
+        }
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Always: what was read is kept no longer than [`LEASE`] from when the manager was asked last and answered, by the monotonic clock
 //! of this client, which goes on while the machine sleeps; before the manager is told that something is kept no more, that is so, and all that was written is durable. Whoever has
-//! a file open twice in one client keeps nothing of it if it writes.
+//! a file open twice in one client keeps nothing of it if it writes. And nobody of a client keeps anything of a file that another one of it
+//! left unfinished, before that is mended: who is alone takes no locks, and so would not see what was begun.
 
 mod opening;
 
@@ -81,6 +82,10 @@ struct Open {
     coming: usize,
     coming_to_write: usize,
     coming_to_keep: usize,
+    /// Somebody of this client left it unfinished, and the manager does not know that yet.
+    unfinished: Rc<Cell<bool>>,
+    /// Less is kept than the manager said, for a reason that only this client knows: it is told again when that is over.
+    is_declined: bool,
     /// The manager waits to be told what is kept.
     is_asked: bool,
     /// What is kept is being given up or taken up; and has to be looked at again then.
@@ -98,7 +103,7 @@ struct Time {
 }
 
 impl Open {
-    fn of(told: Callback, nth: u64) -> Open {
+    fn of(told: Callback, nth: u64, unfinished: Rc<Cell<bool>>) -> Open {
         Open {
             told,
             nth,
@@ -106,6 +111,8 @@ impl Open {
             coming: 0,
             coming_to_write: 0,
             coming_to_keep: 0,
+            unfinished,
+            is_declined: false,
             is_asked: false,
             is_turning: false,
             again: false,
@@ -116,10 +123,15 @@ impl Open {
         self.times.values().any(|time| time.write)
     }
 
+    /// Whether nothing may be kept of it, whatever the manager says.
+    fn is_held_back(&self) -> bool {
+        let is_mixed = self.times.len() + self.coming > 1 && (self.writes() || self.coming_to_write > 0);
+        is_mixed || self.unfinished.get() || self.times.values().any(|time| !time.cached)
+    }
+
     /// What may be kept of it by each time that it is open.
     fn may_keep(&self) -> Caching {
-        let is_mixed = self.times.len() + self.coming > 1 && (self.writes() || self.coming_to_write > 0);
-        match is_mixed || self.times.values().any(|time| !time.cached) {
+        match self.is_held_back() {
             true => Caching::Nothing,
             false => self.told.caching,
         }
@@ -137,8 +149,24 @@ impl Open {
 
     /// The manager is told that no more is kept than this, so no more may be kept before it says so again: also if what is in the way
     /// now, as another time that it is open, is not any more.
-    fn lower(&mut self, kept: Caching) {
+    fn lower(&mut self, kept: Caching, is_in_the_way: bool) {
+        self.is_declined |= is_in_the_way && kept < self.told.caching;
         self.told.caching = self.told.caching.min(kept);
+    }
+
+    /// The manager says what may be kept.
+    fn hear(&mut self, told: Callback) {
+        // What was declined before was said under another number.
+        self.is_declined &= told.serial == self.told.serial;
+        self.told = told;
+    }
+
+    /// Something of it was left unfinished: nothing is kept before the manager, which knows that by then, says so again.
+    fn leave(&mut self) {
+        if self.told.caching > Caching::Nothing {
+            self.lower(Caching::Nothing, true);
+            self.is_asked = true;
+        }
     }
 }
 
@@ -203,22 +231,35 @@ impl Keeper {
         Begun { keeper: self.clone(), number }
     }
 
-    /// The manager was asked to open a file at that time, and said what may be kept of it, if it was asked that.
-    pub(super) fn opened(self: &Rc<Self>, file: FileId, told: Option<Callback>, asked: Moment, write: bool) -> Coming {
+    /// The manager was asked to open a file at that time, and said what may be kept of it, if it was asked that. `unfinished` says
+    /// whether this client left the file so, for as long as the manager does not know it.
+    pub(super) fn opened(
+        self: &Rc<Self>,
+        file: FileId,
+        told: Option<Callback>,
+        asked: Moment,
+        write: bool,
+        unfinished: Rc<Cell<bool>>,
+    ) -> Coming {
         let cached = told.is_some();
         let told = told.unwrap_or(Callback { file, caching: Caching::Nothing, serial: 0 });
         self.note_lapse();
         let nth = self.next();
         let mut files = self.files.borrow_mut();
-        let open = files.entry(file).or_insert_with(|| Open::of(told, nth));
+        let open = files.entry(file).or_insert_with(|| Open::of(told, nth, unfinished.clone()));
+        open.unfinished = unfinished;
         // It may have been called back while the answer was under way.
         if told.serial > open.told.serial {
-            open.told = told;
+            open.hear(told);
         }
         if let Some((called, _)) = self.early.borrow_mut().remove(&file)
             && called.serial > open.told.serial
         {
-            (open.told, open.is_asked) = (called, true);
+            open.hear(called);
+            open.is_asked = true;
+        }
+        if open.unfinished.get() {
+            open.leave();
         }
         open.coming += 1;
         open.coming_to_write += usize::from(write);
@@ -264,7 +305,8 @@ impl Keeper {
 
     /// One step of that; whether there is another one.
     async fn turned(self: &Rc<Self>, file: FileId, nth: u64) -> bool {
-        let (times, caching, told, write, is_asked) = {
+        let is_late = || self.clock.through_sleep() >= self.until.get();
+        let (times, caching, told, write, is_asked, is_held_back) = {
             let mut files = self.files.borrow_mut();
             let Some(open) = files.get_mut(&file).filter(|open| open.nth == nth) else { return false };
             if open.coming_to_keep > 0 {
@@ -273,8 +315,14 @@ impl Keeper {
                 return false;
             }
             open.again = false;
+            let is_held_back = open.times.is_empty() || open.is_held_back();
+            if open.is_declined && !is_held_back && !is_late() {
+                // Told the same again, the manager looks whether more may be kept: otherwise it does not know that it can be by now.
+                (open.is_declined, open.is_asked) = (false, true);
+            }
             let times: Vec<Time> = open.times.values().filter(|time| time.cached).cloned().collect();
-            (times, open.may_keep(), open.told, open.writes(), std::mem::take(&mut open.is_asked))
+            let is_asked = std::mem::take(&mut open.is_asked);
+            (times, open.may_keep(), open.told, open.writes(), is_asked, is_held_back)
         };
         let is_still = |keeper: &Keeper| {
             let files = keeper.files.borrow();
@@ -286,7 +334,7 @@ impl Keeper {
                 (Caching::Nothing, false) => drop(engine.share().await),
                 (Caching::Nothing, true) => {}
                 // Past its time nothing is taken up again before the manager was asked.
-                _ if self.clock.through_sleep() >= self.until.get() || !is_still(self) => {}
+                _ if is_late() || !is_still(self) => {}
                 (_, false) => engine.trust(),
                 // Who cannot take anything up keeps nothing, which is always right.
                 (_, true) => drop(engine.unshare().await),
@@ -301,7 +349,8 @@ impl Keeper {
             if let Some(open) =
                 self.files.borrow_mut().get_mut(&file).filter(|open| open.nth == nth && open.told == told)
             {
-                open.lower(caching);
+                let is_in_the_way = is_held_back || open.is_held_back() || is_late();
+                open.lower(caching, is_in_the_way);
             }
             self.say(Kept { file, caching: Some(caching), serial: told.serial, write }).await;
         }
@@ -361,7 +410,8 @@ impl Keeper {
                     }
                     // If it was told before, it is being done, or what was said of it was lost.
                     let is_news = open.told != told || !open.is_turning;
-                    (open.told, open.is_asked) = (told, open.is_asked || is_news);
+                    open.hear(told);
+                    open.is_asked |= is_news;
                     turned.extend(is_news.then_some(told.file));
                 }
                 Some(_) => {}
@@ -405,7 +455,7 @@ impl Keeper {
             open.times.values().for_each(|time| time.engine.forget());
             if !open.writes() && open.told.caching > Caching::Nothing {
                 // The manager may have allowed it to others since.
-                open.told.caching = Caching::Nothing;
+                open.lower(Caching::Nothing, true);
                 open.is_asked = true;
                 read.push(*file);
             }
@@ -507,7 +557,8 @@ impl Keeper {
         let kept = listened.map(|(file, open)| {
             let writes = open.writes() || open.coming_to_write > 0;
             let caching = kept_by(open.keeps(), writes);
-            open.lower(caching);
+            let is_in_the_way = open.is_held_back();
+            open.lower(caching, is_in_the_way);
             Kept { file: *file, caching: Some(caching), serial: open.told.serial, write: writes }
         });
         kept.collect()

@@ -21,8 +21,8 @@ pub(super) struct Used {
     turn: Allowance,
     writing: Cell<Writing>,
     /// Somebody wrote it and did not close it: what was begun may not be ended. The manager hears that with the last one, so that
-    /// the file is mended before anybody is alone with it.
-    unfinished: Cell<bool>,
+    /// the file is mended before anybody is alone with it; until then nobody of this client is.
+    unfinished: Rc<Cell<bool>>,
     ours: Rc<Ours>,
 }
 
@@ -50,7 +50,7 @@ impl Used {
             spawner,
             turn: Allowance::new(1),
             writing: Cell::default(),
-            unfinished: Cell::default(),
+            unfinished: Rc::default(),
             ours: Rc::default(),
         }
     }
@@ -63,6 +63,11 @@ impl Used {
     /// What those share that have it open.
     pub(super) fn ours(&self) -> Rc<Ours> {
         self.ours.clone()
+    }
+
+    /// Whether it was left unfinished, and the manager does not know that yet.
+    pub(super) fn unfinished(&self) -> Rc<Cell<bool>> {
+        self.unfinished.clone()
     }
 
     /// Waits until nobody else of this client opens it to write, or closes it.
@@ -106,11 +111,16 @@ impl Used {
         let unfinished = self.unfinished.get();
         let (size, cuts) = (length.map(|length| length.size), length.and_then(|length| length.cuts));
         let close = Close { file: self.file, size, modified: None, upkeep, unfinished, cuts };
-        match self.control.change(Change::Close(close)).await? {
-            Reply::Entry(_) => self.unfinished.set(false),
-            other => return Err(strange(&other)),
+        let closed = match self.control.change(Change::Close(close)).await {
+            Ok(Reply::Entry(_)) => Ok(()),
+            Ok(other) => return Err(strange(&other)),
+            Err(error) => Err(error),
+        };
+        // If nothing is open there, the manager has taken this client for gone, and knows.
+        if !matches!(&closed, Err(error) if error.kind != Kind::Missing) {
+            self.unfinished.set(false);
         }
-        Ok(())
+        closed
     }
 
     /// If it was left unfinished and nobody writes it any more, has the manager know that, whose turn it is.
@@ -119,11 +129,7 @@ impl Used {
             return Ok(());
         }
         match self.close(None, false).await {
-            // The manager has taken this client for gone, and knows.
-            Err(error) if error.kind == Kind::Missing => {
-                self.unfinished.set(false);
-                Ok(())
-            }
+            Err(error) if error.kind == Kind::Missing => Ok(()),
             told => told,
         }
     }

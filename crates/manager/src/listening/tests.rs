@@ -752,3 +752,64 @@ fn an_answer_that_was_lost_is_told_again_without_what_may_be_kept_while_others_m
     assert_eq!(told.caching, Caching::Nothing);
     assert_eq!(stage.told(&writer), told, "it may keep more until it says that it does not");
 }
+
+/// As one that has a file open several times, or does not reach its targets.
+#[test]
+fn what_somebody_does_not_take_up_is_not_offered_again_with_every_tick() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let (writer, reader) = (client(10), client(11));
+    let first = stage.cached(&writer, true);
+    stage.known(&writer, gave(first, true));
+    stage.keeps(&reader);
+    assert_eq!(stage.try_cached(&reader, false).unwrap(), None);
+    let called = stage.told(&writer);
+    stage.listen(&writer, gave(called, true), false);
+    let read = stage.cached(&reader, false);
+    stage.known(&reader, gave(read, false));
+    let closed = Kept { file, caching: None, serial: read.serial, write: false };
+    stage.listen(&reader, vec![closed], false);
+    let declines = |stage: &mut Stage| {
+        stage.seconds(1);
+        let offered = stage.told(&writer);
+        assert_eq!(offered.caching, Caching::Exclusive);
+        let kept = vec![Kept { file, caching: Some(Caching::Nothing), serial: offered.serial, write: true }];
+        stage.listen(&writer, kept.clone(), false);
+        kept
+    };
+    declines(&mut stage);
+    for _ in 0..30 {
+        stage.seconds(1);
+        assert_eq!(stage.listen(&writer, Vec::new(), false).files, vec![]);
+    }
+    // What was in the way may be gone, and is when it is said again.
+    let kept = declines(&mut stage);
+    stage.listen(&writer, kept, false);
+    stage.seconds(1);
+    let offered = stage.told(&writer);
+    assert_eq!(offered.caching, Caching::Exclusive);
+    stage.listen(&writer, gave(offered, true), false);
+    stage.seconds(40);
+    assert_eq!(stage.manager.callbacks.told(file, writer.client), Some(offered), "it has taken it up");
+}
+
+#[test]
+fn who_leaves_a_file_unfinished_and_reads_it_besides_keeps_nothing_of_it_before_it_is_mended() {
+    let mut stage = Stage::new();
+    let file = stage.made();
+    let both = client(10);
+    stage.keeps(&both);
+    stage.cached(&both, true);
+    let read = stage.cached(&both, false);
+    assert_eq!(read.caching, Caching::Exclusive);
+    stage.known(&both, gave(read, true));
+    stage.change(&both, Change::Close(Close { unfinished: true, ..close(file) })).unwrap();
+    let called = stage.told(&both);
+    assert_eq!(called.caching, Caching::Nothing);
+    stage.listen(&both, gave(called, false), false);
+    stage.seconds(1);
+    assert_eq!(stage.listen(&both, Vec::new(), false).files, vec![], "it is to be mended");
+    stage.root(Change::Scrubbed(Scrubbed { file })).unwrap();
+    stage.seconds(1);
+    assert_eq!(stage.told(&both).caching, Caching::Shared);
+}

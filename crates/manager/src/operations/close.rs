@@ -40,6 +40,10 @@ impl Operation<'_> {
             to_be_scrubbed(&mut self.draft, asked.file, self.now.wall)?;
         }
         self.callbacks.meet(asked.file, &writers, self.now.moment);
+        if asked.unfinished {
+            // It may have the file open to read besides, and does not see what was begun either.
+            self.callbacks.call(asked.file, self.by.client, self.now.moment);
+        }
         self.callbacks.free(asked.file);
         Ok(inode.entry(asked.file))
     }

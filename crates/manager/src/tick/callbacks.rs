@@ -32,7 +32,7 @@ impl Manager {
             let drafted = draft.ready()?;
             batch.take(drafted);
         }
-        for file in self.callbacks.freed() {
+        for file in self.callbacks.freed(now.moment) {
             self.lift(batch, now, file)?;
         }
         Ok(())

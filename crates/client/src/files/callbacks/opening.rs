@@ -1,6 +1,7 @@
 //! One time that a file is open: while it is being opened, and from then on.
 
 use super::{Keeper, Time};
+use crate::file::remote::Opening;
 use crate::file::{FileEngine, Sharing};
 use forebay_model::Result;
 use forebay_wire::control::files::Caching;
@@ -48,14 +49,14 @@ impl Coming {
         Ok(Sharing::Alone)
     }
 
-    /// It is open.
-    pub(in crate::files) fn came(self, engine: FileEngine) -> Holding {
+    /// It is open; what is written goes under `opening`.
+    pub(in crate::files) fn came(self, engine: FileEngine, opening: Opening) -> Holding {
         let keeper = self.keeper.clone();
         let number = keeper.next();
         if let Some(open) = keeper.files.borrow_mut().get_mut(&self.file) {
             open.times.insert(number, Time { engine, write: self.write, cached: self.cached });
         }
-        let holding = Holding { keeper: keeper.clone(), file: self.file, number };
+        let holding = Holding { keeper: keeper.clone(), file: self.file, number, opening };
         drop(self);
         // It may have been called back meanwhile.
         keeper.turn(holding.file);
@@ -84,6 +85,7 @@ pub(in crate::files) struct Holding {
     keeper: Rc<Keeper>,
     file: FileId,
     number: u64,
+    opening: Opening,
 }
 
 impl Holding {
@@ -101,6 +103,9 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if let Some(open) = self.keeper.files.borrow_mut().get_mut(&self.file) {
+            if self.opening.is_left() {
+                open.leave();
+            }
             open.times.remove(&self.number);
         }
         self.keeper.gone(self.file);

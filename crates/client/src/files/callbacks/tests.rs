@@ -36,7 +36,7 @@ fn a_call_that_is_here_before_the_answer_that_opens_the_file_is_heeded_with_that
         keeper.heed(called(2), now);
         let is_said = keeper.unsaid.borrow().contains_key(&FILE);
         let exclusive = Callback { file: FILE, caching: Caching::Exclusive, serial: 1 };
-        let coming = keeper.opened(FILE, Some(exclusive), now, true);
+        let coming = keeper.opened(FILE, Some(exclusive), now, true, Rc::default());
         drop(begun);
         let is_asked = keeper.files.borrow()[&FILE].is_asked;
         (is_said, coming.sharing().await, is_asked)
@@ -45,6 +45,47 @@ fn a_call_that_is_here_before_the_answer_that_opens_the_file_is_heeded_with_that
     assert!(!is_said, "others would be let in beside one who takes itself to be alone");
     assert_eq!(sharing, Ok(Sharing::Beside));
     assert!(is_asked, "the manager is told what is kept");
+}
+
+#[test]
+fn nobody_is_alone_with_what_its_client_left_unfinished_before_the_manager_that_knows_says_so_again() {
+    let found = forebay_env::real::run_network(|env| async move {
+        let now = env.clock.through_sleep();
+        let keeper = Keeper::new(Rc::new(Nobody), env.clock.clone(), env.spawner.clone());
+        let told = |serial| Callback { file: FILE, caching: Caching::Exclusive, serial };
+        let unfinished = Rc::new(Cell::new(true));
+        let coming = keeper.opened(FILE, Some(told(1)), now, true, unfinished.clone());
+        let mut found = vec![coming.sharing().await == Ok(Sharing::Alone)];
+        // What the manager says before it knows counts no more than what it said before.
+        keeper.heed(Called { files: vec![told(2)], ..Called::default() }, now);
+        found.push(coming.sharing().await == Ok(Sharing::Alone));
+        let is_asked = keeper.files.borrow()[&FILE].is_asked;
+        keeper.files.borrow_mut().get_mut(&FILE).expect("it is being opened").leave();
+        unfinished.set(false);
+        found.push(coming.sharing().await == Ok(Sharing::Alone));
+        keeper.heed(Called { files: vec![told(3)], ..Called::default() }, now);
+        found.push(coming.sharing().await == Ok(Sharing::Alone));
+        (found, is_asked)
+    });
+    let (found, is_asked) = found.expect("a loop");
+    assert_eq!(found, [false, false, false, true]);
+    assert!(is_asked, "the manager is told what is kept");
+}
+
+#[test]
+fn what_was_declined_is_told_again_when_what_was_in_the_way_is_gone_unless_the_manager_said_something_else_since() {
+    let exclusive = Callback { file: FILE, caching: Caching::Exclusive, serial: 1 };
+    let mut open = Open::of(exclusive, 1, Rc::default());
+    // That it could not be taken up is nothing that ends here.
+    open.lower(Caching::Nothing, false);
+    assert!(!open.is_declined && open.told.caching == Caching::Nothing);
+    open.hear(Callback { serial: 2, ..exclusive });
+    open.lower(Caching::Nothing, true);
+    assert!(open.is_declined);
+    open.hear(open.told);
+    assert!(open.is_declined, "it is said under the same number");
+    open.hear(Callback { serial: 3, ..exclusive });
+    assert!(!open.is_declined);
 }
 
 #[test]
@@ -105,7 +146,7 @@ fn said(files: u64, answers: Vec<Result<Called>>) -> (Vec<String>, bool) {
         let coming: Vec<Coming> = (0..files)
             .map(|file| {
                 let told = Callback { file: FileId(file), caching: Caching::Shared, serial: 1 };
-                keeper.opened(FileId(file), Some(told), now, false)
+                keeper.opened(FileId(file), Some(told), now, false, Rc::default())
             })
             .collect();
         let mut all = None;

@@ -462,3 +462,71 @@ fn who_said_that_it_keeps_nothing_takes_nothing_up_again_of_which_the_manager_do
         drop(other);
     }
 }
+
+/// Who is alone takes no locks, and so would not see what the other one began and did not end.
+#[test]
+fn what_one_of_a_client_left_unfinished_is_mended_before_another_one_of_it_is_alone_with_the_file() {
+    for reads in [false, true] {
+        let world = Rc::new(World::new(83));
+        let cluster = Cluster::new(world.clone(), spec(5));
+        let (_host, files) = cluster.client("client");
+        let keeper = cluster.client_machine("keeper");
+        let first = begun(&cluster, &files, 100_000);
+        let number = first.entry().file;
+        let second = opened(&cluster, &files, !reads);
+        assert!(first.engine().is_shared() && second.engine().is_shared());
+        drop(first);
+        world.run_for(Duration::from_secs(3));
+        assert!(second.engine().is_shared(), "to read: {reads}");
+        let second = if reads {
+            second
+        } else {
+            // Nor is one that comes then.
+            let third = opened(&cluster, &files, true);
+            assert!(third.engine().is_shared());
+            world.run(async move {
+                write(&second, 50_000, 2, 100_000).await;
+                second.close().await.expect("it is durable");
+                third
+            })
+        };
+        world.run_for(Duration::from_secs(3));
+        assert!(second.engine().is_shared(), "to read: {reads}");
+        let length = if reads { 100_000 } else { 150_000 };
+        let second = world.run(async move {
+            assert_eq!(read(&second, 0, 200_000).await.len(), length);
+            match reads {
+                true => Some(second),
+                false => {
+                    second.close().await.expect("it wrote nothing");
+                    None
+                }
+            }
+        });
+        let mending = keeper.files.clone();
+        let mended = world.run(async move { mending.mend(number).await }).expect("it is mended");
+        assert!(mended.is_some(), "the manager knows that it was left");
+        world.run_for(Duration::from_secs(3));
+        let after = second.unwrap_or_else(|| opened(&cluster, &files, true));
+        assert!(!after.engine().is_shared(), "to read: {reads}");
+        assert_eq!(world.run(async move { read(&after, 0, 200_000).await.len() }), length);
+    }
+}
+
+/// The manager does not know what was in the way: it is told.
+#[test]
+fn who_had_a_file_open_twice_is_alone_with_it_again_as_soon_as_one_is_closed() {
+    let world = Rc::new(World::new(84));
+    let cluster = Cluster::new(world.clone(), spec(5));
+    let ((_host, files), (_other, others)) = (cluster.client("client"), cluster.client("other"));
+    let first = begun(&cluster, &files, 100_000);
+    let second = opened(&cluster, &files, true);
+    let reader = opened(&cluster, &others, false);
+    world.run(async move { reader.close().await }).expect("it only read");
+    // It may keep all again, and does not while both are open.
+    world.run_for(Duration::from_secs(5));
+    assert!(first.engine().is_shared() && second.engine().is_shared());
+    world.run(async move { second.close().await }).expect("it wrote nothing");
+    world.run_for(Duration::from_secs(3));
+    assert!(!first.engine().is_shared());
+}
