@@ -66,8 +66,6 @@ pub struct Target {
     rings: RefCell<BTreeMap<RingId, Rc<Ring>>>,
     objects: Rc<Objects>,
     heaps: OpenHeaps,
-    /// One is made, opened or deleted at a time.
-    opening_heaps: Gate,
     /// Rings that come from elsewhere, and are not all there.
     received_rings: RefCell<BTreeMap<String, Received>>,
     /// Something is done with one of these at a time.
@@ -300,7 +298,6 @@ impl Target {
             rings: RefCell::default(),
             objects,
             heaps: OpenHeaps::default(),
-            opening_heaps: Gate::default(),
             received_rings: RefCell::default(),
             receiving_rings: Gate::default(),
             complaints,

@@ -5,6 +5,7 @@ use super::{Fenced, Service, heaps};
 use forebay_env::race::race;
 use forebay_model::{Bytes, Error, PlanRequest, Profile, Rate, Result, TargetId};
 use forebay_target::profile::{MeasureOptions, measure};
+use forebay_target::schedule::Class;
 use forebay_target::{plan, scrub};
 use forebay_wire::command::{Activity, Info, Reply, Request, TargetInfo, TargetPlan, TargetProfile};
 use std::ops::Range;
@@ -177,7 +178,7 @@ pub(super) fn info(service: &Service) -> TargetInfo {
         failed,
         activity: Activity {
             guaranteed: counters.guaranteed,
-            read: counters.normal,
+            read: target.disk().moved(Class::Normal).read,
             metadata: counters.metadata,
             missed_deadlines: counters.missed_deadlines,
             throttled: counters.throttled,

@@ -12,7 +12,7 @@ use begun::Begun;
 use forebay_env::pipe::Inlet;
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_model::ring::check_name;
-use forebay_model::{Bytes, Error, Kind, ObjectId, Result};
+use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result};
 use forebay_target::Heap;
 use forebay_target::heap::{HeapOptions, Session as Look};
 use forebay_wire::heap::network::name_of;
@@ -24,9 +24,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Records that are read together before it is known how large they are.
 const AT_FIRST: usize = 256;
+/// How often it is looked at most which commits nobody asks about any more.
+const LOOK_OVER: Duration = Duration::from_secs(5);
 
 /// Heaps that are used, and by whom.
 #[derive(Default)]
@@ -34,8 +37,8 @@ pub(super) struct Heaps {
     sessions: RefCell<BTreeMap<(LinkId, String), Rc<Session>>>,
     /// Of each heap with transactions, who commits.
     commits: RefCell<BTreeMap<String, Weak<Turns>>>,
-    /// Only one is made or opened at a time.
-    opening: Turns,
+    /// When it was last looked which commits nobody asks about any more.
+    looked_over: Cell<Moment>,
     /// Bytes of records that are put in parts and have not come to their end.
     begun: Rc<Cell<usize>>,
     large: Large,
@@ -53,6 +56,20 @@ impl Heaps {
         commits.insert(heap.to_string(), Rc::downgrade(&turns));
         turns
     }
+
+    /// Lets go of the commits that nobody asks about any more: what is looked at keeps its room, which who writes may need, and others
+    /// who look.
+    fn let_looks_go(&self, now: Moment) {
+        if now.since(self.looked_over.get()) < LOOK_OVER {
+            return;
+        }
+        self.looked_over.set(now);
+        for session in self.sessions.borrow().values() {
+            if let Some(transaction) = &*session.transaction.borrow() {
+                transaction.let_look_go(now);
+            }
+        }
+    }
 }
 
 /// A heap, as one connection uses it.
@@ -69,19 +86,14 @@ struct Session {
 /// Creates a heap.
 pub(super) async fn create(service: &Service, name: &str, settings: HeapSettings) -> Result<HeapInfo> {
     check_name(name)?;
-    let opening = service.heaps.opening.take().await;
     service.target.create_heap(name, settings, HeapOptions::default()).await?;
-    drop(opening);
     info(service, name).await
 }
 
 /// Deletes a heap. Whoever has put something into it, or freed there, is told so until an abort; others go on with the next
 /// heap of this name.
 pub(super) async fn delete(service: &Service, name: &str) -> Result<()> {
-    let opening = service.heaps.opening.take().await;
-    let deleted = service.target.delete_heap(name).await;
-    drop(opening);
-    deleted?;
+    service.target.delete_heap(name).await?;
     service.heaps.large.let_go(|part| part.heap == name);
     let sessions = service.heaps.sessions.borrow();
     for session in sessions.iter().filter(|((_, of), _)| of == name).map(|(_, session)| session) {
@@ -144,7 +156,6 @@ pub(super) async fn info(service: &Service, name: &str) -> Result<HeapInfo> {
 
 async fn open(service: &Service, name: &str) -> Result<Rc<Heap>> {
     check_name(name)?;
-    let _opening = service.heaps.opening.take().await;
     service.target.heap(name, HeapOptions::default()).await
 }
 
@@ -260,6 +271,16 @@ pub(super) async fn end_all(service: &Service) {
 
 impl Session {
     async fn transaction(&self, service: &Service) -> Result<Rc<Transaction>> {
+        let is_put = !self.begun.borrow().bytes().is_empty();
+        self.transaction_where(service, is_put).await
+    }
+
+    /// The transaction, where it is said whether a part of a record came in it.
+    async fn transaction_where(&self, service: &Service, is_put: bool) -> Result<Rc<Transaction>> {
+        // Who has done nothing to a heap that was opened anew since, and may never abort, goes on with what is there now.
+        let is_over =
+            |transaction: &mut Rc<Transaction>| !is_put && transaction.is_idle() && transaction.heap().has_ended();
+        drop(self.transaction.borrow_mut().take_if(is_over));
         if let Some(transaction) = &*self.transaction.borrow() {
             return Ok(transaction.clone());
         }
@@ -298,26 +319,29 @@ impl Session {
                         begun.bytes().len()
                     )));
                 }
-                let transaction = self.transaction(service).await?;
+                let transaction = self.transaction_where(service, from > 0).await?;
                 let ids = self.put(&transaction, begun, &lengths, more, payload).await?;
                 Ok(HeapReply::Ids(ids).into())
             }
             HeapAsk::Get { ids, from, as_of } => {
-                let source = Source::new(&self.transaction(service).await?, as_of).await?;
+                let source = Source::new(service, &self.transaction(service).await?, as_of).await?;
                 self.get(service, &source, &ids, from, as_of).await
             }
             HeapAsk::Free { ids } => {
                 self.let_go(service);
                 self.transaction(service).await?.free(&ids).await.map(|()| HeapReply::Done.into())
             }
-            HeapAsk::Commit { root } => self.commit(&*self.transaction(service).await?, root).await,
+            HeapAsk::Commit { root } => {
+                service.heaps.let_looks_go(service.env.clock.now());
+                self.commit(&*self.transaction(service).await?, root).await
+            }
             HeapAsk::Abort => {
                 // Also where the heap is gone.
                 self.abort(service);
                 Ok(HeapReply::Done.into())
             }
             HeapAsk::Root { as_of } => {
-                let info = match Source::new(&self.transaction(service).await?, as_of).await? {
+                let info = match Source::new(service, &self.transaction(service).await?, as_of).await? {
                     Source::Now(transaction) => transaction.heap().status().last,
                     Source::At(look) => look.info(),
                 };
@@ -457,11 +481,17 @@ enum Source {
 
 impl Source {
     /// What is to be looked at: a commit, or what is there now.
-    async fn new(transaction: &Rc<Transaction>, as_of: Option<u64>) -> Result<Source> {
-        match as_of {
-            None => Ok(Source::Now(transaction.clone())),
-            Some(commit) => transaction.as_of(commit).await.map(Source::At),
-        }
+    async fn new(service: &Service, transaction: &Rc<Transaction>, as_of: Option<u64>) -> Result<Source> {
+        let Some(commit) = as_of else { return Ok(Source::Now(transaction.clone())) };
+        let now = service.env.clock.now();
+        let look = match transaction.as_of(commit, now).await {
+            Err(error) if error.kind == Kind::Busy => {
+                service.heaps.let_looks_go(now);
+                transaction.as_of(commit, now).await
+            }
+            look => look,
+        };
+        look.map(Source::At)
     }
 
     async fn get_many(&self, ids: &[RecordId]) -> Vec<Result<Vec<u8>>> {
@@ -480,3 +510,6 @@ fn at_once(ids: &[RecordId], found: usize, room: usize, bytes: usize) -> usize {
     let fit = if bytes == 0 { AT_FIRST } else { room / bytes.div_ceil(found) };
     together.min(fit).clamp(1, ids.len())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,16 @@
 
 use crate::turns::Turns;
 use forebay_model::heap::RecordId;
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Moment, Result};
 use forebay_target::Heap;
 use forebay_target::heap::{Session, Writer};
 use forebay_wire::heap::{MOST_UNCOMMITTED, NewRoot};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
+
+/// So long after it was last asked about it a commit stays readable, whatever others commit.
+const LOOKED_AT: Duration = Duration::from_secs(60);
 
 /// A transaction; for one task at a time. Dropped, it is undone.
 pub(super) struct Transaction {
@@ -18,16 +22,17 @@ pub(super) struct Transaction {
     writer: Writer,
     /// A part of what was asked for was done, or all was undone, so that a commit would be of a part of what was meant.
     failed: Cell<bool>,
-    /// The commit that was last looked at, so that all of what is asked about it is answered.
+    /// The commit that was last looked at, so that all of what is asked about it is answered; and when it was last asked about.
     look: RefCell<Option<Rc<Session>>>,
+    asked: Cell<Moment>,
     /// One for each commit of the heap, whoever makes it.
     commits: Rc<Turns>,
 }
 
 impl Transaction {
     pub(super) fn new(heap: Rc<Heap>, commits: Rc<Turns>) -> Transaction {
-        let (failed, look) = (Cell::new(false), RefCell::default());
-        Transaction { writer: heap.writer(), heap, failed, look, commits }
+        let (failed, look, asked) = (Cell::new(false), RefCell::default(), Cell::default());
+        Transaction { writer: heap.writer(), heap, failed, look, asked, commits }
     }
 
     pub(super) fn heap(&self) -> &Rc<Heap> {
@@ -39,8 +44,9 @@ impl Transaction {
         self.writer.changes() == 0 && !self.failed.get()
     }
 
-    /// The heap as of a commit.
-    pub(super) async fn as_of(&self, commit: u64) -> Result<Rc<Session>> {
+    /// The heap as of a commit, which is asked about now.
+    pub(super) async fn as_of(&self, commit: u64, now: Moment) -> Result<Rc<Session>> {
+        self.asked.set(now);
         let last = self.look.borrow().clone().filter(|look| look.info().commit == commit);
         let look = match last {
             Some(look) => look,
@@ -52,6 +58,13 @@ impl Transaction {
         };
         *self.look.borrow_mut() = Some(look.clone());
         Ok(look)
+    }
+
+    /// Lets go of the commit that was looked at if nobody has asked about it for a while.
+    pub(super) fn let_look_go(&self, now: Moment) {
+        let is_forgotten = now.since(self.asked.get()) >= LOOKED_AT;
+        // What is being read is looked at.
+        drop(self.look.borrow_mut().take_if(|look| is_forgotten && Rc::strong_count(look) == 1));
     }
 
     fn check_room(&self, more: usize) -> Result<()> {

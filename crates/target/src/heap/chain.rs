@@ -86,6 +86,14 @@ pub(super) fn classes(length: usize) -> Vec<Class> {
     }
 }
 
+/// Two ids are of one slot.
+pub(super) fn same_slot(one: RecordId, other: RecordId) -> Error {
+    Error::missing(format!(
+        "there is one record at most for {one} and {other}, which name the same place, and both are to be freed (nothing was \
+         changed)"
+    ))
+}
+
 /// Ids one after the other.
 pub(super) fn ids(bytes: &[u8]) -> Vec<RecordId> {
     let number = |id: &[u8]| u64::from_le_bytes(id.try_into().expect("eight bytes"));
@@ -155,12 +163,16 @@ impl Heap {
     }
 
     /// The slots that each of these records takes; of those that are damaged, what is known of them.
-    /// [`forebay_model::Kind::Missing`] if one of them is none, or is named twice.
+    /// [`forebay_model::Kind::Missing`] if one of them is none, or is named twice. No slot is said twice.
     pub(super) async fn slots_of_many(self: &Rc<Self>, eye: &Eye, ids: &[RecordId], role: Role) -> Result<Slots> {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
-        if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]).map(|two| two[0]) {
-            return Err(Error::missing(format!("record {twice} is to be freed twice (nothing was changed)")));
+        // Of two ids of one slot, which sorting has side by side, one outlived its record, whatever can be read there.
+        if let Some(two) = sorted.windows(2).find(|two| Slot::of(two[0]) == Slot::of(two[1])) {
+            return Err(match two[0] == two[1] {
+                true => Error::missing(format!("record {} is to be freed twice (nothing was changed)", two[0])),
+                false => same_slot(two[0], two[1]),
+            });
         }
         let (chains, whole): (Vec<RecordId>, Vec<RecordId>) = ids.iter().partition(|id| id.is_chain());
         let damaged: BTreeSet<RecordId> =
@@ -196,6 +208,9 @@ impl Heap {
                 Err(error) => return Err(error),
             }
         }
+        // Where a write was lost, a record that was freed lies whole where another one has a part.
+        let mut said = BTreeSet::new();
+        slots.of.iter_mut().for_each(|its| its.retain(|slot| said.insert(*slot)));
         Ok(slots)
     }
 

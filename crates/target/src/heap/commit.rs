@@ -103,14 +103,22 @@ impl Heap {
         }
         let (all, next, pages) = self.prepare(root, now, &archive);
         self.write_slots(&all).await?;
+        let mut described = Vec::with_capacity(pages.len() + 1);
         for (place, page) in pages {
-            self.write(Root::place_at(&next.table, place), &page).await?;
+            let at = Root::place_at(&next.table, place);
+            described.push(at.0..at.0 + PAGE as u64);
+            self.write(at, &page).await?;
         }
         self.core.disk.flush().await?;
-        let which = 1 - self.work.borrow().which;
-        self.write(root::root_at(which), &next.encode()).await?;
+        let (which, encoded) = (1 - self.work.borrow().which, next.encode());
+        let Bytes(at) = root::root_at(which);
+        described.push(at..at + encoded.len() as u64);
+        self.write(Bytes(at), &encoded).await?;
         self.core.disk.flush().await?;
-        Ok(self.is_durable(next, which, archive))
+        let commit = self.is_durable(next, which, archive);
+        // Who has read it before could not be told yet whether it is as it should be.
+        described.into_iter().for_each(|bytes| self.note_written(bytes));
+        Ok(commit)
     }
 
     /// Puts the record that keeps the last commit, if it is to be kept.

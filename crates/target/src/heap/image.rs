@@ -4,12 +4,18 @@
 //! wrote is put on the list again. So what is not on it was read since it was written last, and a copy is whole when nobody may put or
 //! free anything and the list is empty. The list is of one who copies, and is gone when the heap is opened anew.
 //!
-//! What cannot be read is filled so that no checksum matches: it is as damaged where the copy lies.
+//! What cannot be read is filled so that no checksum matches: it is as damaged where the copy lies. Not so what describes the last
+//! commit: an open heap has that in memory, and goes on with it, while a copy would be as of the commit before, without a word. Where it
+//! rotted since, what is in memory is copied; and where that is not known as it was written, nothing is.
 
+use super::allocator::Allocator;
 use super::classes::UNIT;
+use super::output::lay_over;
+use super::root::{self, FIRST_UNIT, PAGE, PER_PAGE, Root};
 use super::slot::Stamp;
-use super::{Heap, lost};
+use super::{Heap, Work, lost};
 use forebay_env::Buffer;
+use forebay_model::block::crc32c;
 use forebay_model::ranges::Ranges;
 use forebay_model::{Bytes, Error, Kind, Result};
 use std::ops::Range;
@@ -42,6 +48,42 @@ pub struct Unread {
     pub space: u32,
 }
 
+impl Work {
+    /// Puts right what describes the last commit in bytes of the heap that were read from `at` on, where it rotted; `before` was the last
+    /// one when the read began. What has changed since is judged when it is read again: it was written meanwhile.
+    fn mend(&self, stamp: Stamp, before: &Root, at: Bytes, bytes: &mut [u8]) -> Result<()> {
+        let (last, here) = (&self.last, at.0..at.0 + bytes.len() as u64);
+        if before.commit == last.commit && at < UNIT * u64::from(FIRST_UNIT) {
+            lay_over(bytes, &here, root::root_at(self.which).0, &last.encode());
+        }
+        for (page, record) in (0..).zip(&last.pages) {
+            let Bytes(place) = Root::place_at(&last.table, record.place);
+            // A page lies in one unit.
+            if !here.contains(&place) || before.pages.get(page as usize) != Some(record) {
+                continue;
+            }
+            let lies = &mut bytes[(place - at.0) as usize..][..PAGE];
+            if crc32c(lies) == record.crc {
+                continue;
+            }
+            let first = page * PER_PAGE;
+            let committed = (first..(first + PER_PAGE).min(last.allocators)).map(|number| {
+                let now = self.allocation.get(number);
+                Allocator::opened(now.class(), *now.starts(), **now.committed(), now.passed())
+            });
+            let anew = root::page_anew(stamp, last, page, &committed.collect::<Vec<_>>(), lies).ok_or_else(|| {
+                Error::damaged(format!(
+                    "page {page} of the allocators of heap {} rotted on its device since it was opened, and a copy would be as of \
+                     an older commit; put what it has into another heap as long as this one is served (nothing was changed)",
+                    stamp.heap
+                ))
+            })?;
+            lies.copy_from_slice(&anew);
+        }
+        Ok(())
+    }
+}
+
 impl Heap {
     /// What was written since it was read by who says `watch`, from a unit on; without, all is, and whoever copied before is told to
     /// begin anew: [`Kind::Stale`].
@@ -60,10 +102,10 @@ impl Heap {
         Ok(Unread { watch: *number, stamp: self.stamp, runs, units: units.total(), space: work.space.units() })
     }
 
-    /// The bytes of units, which are read then.
+    /// The bytes of units, which are read then. [`Kind::Damaged`] if some of them describe the last commit, and are known nowhere any more.
     pub async fn image(&self, watch: u64, units: Range<u32>) -> Result<Vec<u8>> {
         let range = u64::from(units.start)..u64::from(units.end);
-        {
+        let before = {
             let work = &mut *self.work.borrow_mut();
             work.failure.clone().map_or(Ok(()), Err)?;
             if units.is_empty() || units.end > work.space.units() {
@@ -80,13 +122,18 @@ impl Heap {
                 .ok_or_else(begin_anew)?
                 .units
                 .remove(range.clone());
-        }
+            work.last.clone()
+        };
         let read = self.read_units(UNIT * range.start, UNIT * (range.end - range.start)).await;
         let work = &mut *self.work.borrow_mut();
         if work.ended {
             // Its space is that of others.
             return Err(work.failure.clone().unwrap_or_else(begin_anew));
         }
+        let read = read.and_then(|mut bytes| {
+            work.mend(self.stamp, &before, UNIT * range.start, &mut bytes)?;
+            Ok(bytes)
+        });
         if read.is_err()
             && let Some(watch) = &mut work.watch
         {

@@ -8,7 +8,7 @@ use super::hot::Hot;
 use super::output::{self, OutputCounters};
 use super::places::Places;
 use super::remains::Named;
-use super::root::{self, FIRST_UNIT, PAGE, PER_PAGE, ROOT_LEN, Root};
+use super::root::{self, FIRST_UNIT, PAGE, PER_PAGE, Root};
 use super::slot::{Role, Stamp};
 use super::space::Space;
 use super::tags::Tags;
@@ -62,8 +62,14 @@ impl Closed<'_> {
 
     /// The root in one of the two places, if there ever was one.
     async fn root(&self, which: usize) -> Result<Option<Root>> {
-        let root = Root::decode(self.stamp, &self.read(root::root_at(which), ROOT_LEN).await?)?;
-        match root {
+        let (at, first) = (root::root_at(which), Bytes(PAGE as u64));
+        let mut bytes = self.read(at, first).await?;
+        // Most of its place was never written: what cannot be read there is no part of it.
+        let rest = Root::rest(&bytes);
+        if rest > Bytes::ZERO {
+            bytes.extend(self.read(at + first, rest).await?);
+        }
+        match Root::decode(self.stamp, &bytes)? {
             Some(root) if root.used_units > self.space.units() => {
                 Err(Error::damaged(format!("a root of heap {} names more space than it has", self.stamp.heap)))
             }
@@ -90,7 +96,7 @@ impl Closed<'_> {
 
     /// The newest commit that is whole, in which place it is, and what was found damaged. That an older one is not whole
     /// is not damage: the commit after the newest may have been under way, in its places.
-    pub(super) async fn newest(&self) -> Result<(Root, Vec<Allocator>, usize, Vec<String>)> {
+    pub(crate) async fn newest(&self) -> Result<(Root, Vec<Allocator>, usize, Vec<String>)> {
         let (mut roots, mut damage, mut is_missing) = (Vec::new(), Vec::new(), false);
         for which in 0..2 {
             match self.root(which).await {

@@ -203,7 +203,7 @@ impl Heap {
 }
 
 /// Puts those of `bytes`, which lie from `from` on, into the buffer for `here` that lie there; how many these are.
-fn lay_over(buffer: &mut [u8], here: &Range<u64>, from: u64, bytes: &[u8]) -> u64 {
+pub(super) fn lay_over(buffer: &mut [u8], here: &Range<u64>, from: u64, bytes: &[u8]) -> u64 {
     let (first, end) = (from.max(here.start), (from + bytes.len() as u64).min(here.end));
     if first >= end {
         return 0;

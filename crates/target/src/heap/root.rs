@@ -130,6 +130,18 @@ impl Root {
         Root::decode_body(stamp, body).map(Some)
     }
 
+    /// Bytes behind its first page that a root has, as that page says: none where it is no root. What lies behind these was
+    /// never written.
+    pub fn rest(first: &[u8]) -> Bytes {
+        if first[..8] != MAGIC {
+            return Bytes::ZERO;
+        }
+        let length = u32::from_le_bytes(first[12..16].try_into().expect("four bytes"));
+        // One that would be longer than its place is damaged anyway.
+        let all = (PREFIX as u64 + u64::from(length)).next_multiple_of(PAGE as u64).min(ROOT_LEN.0);
+        Bytes(all.saturating_sub(first.len() as u64))
+    }
+
     /// The body of a root, as kept commits are.
     pub fn body(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("numbers can be encoded")
@@ -197,6 +209,19 @@ pub fn encode_page<'a>(stamp: Stamp, first: u32, allocators: impl IntoIterator<I
         record[16..].iter_mut().zip(starts.chain(live)).for_each(|(to, byte)| *to = byte);
     }
     page
+}
+
+/// A page as it was written, where something else lies in its place by now: made of its allocators as they were committed.
+/// `None` if that is not what the root says.
+pub fn page_anew(stamp: Stamp, root: &Root, page: u32, committed: &[Allocator], lies: &[u8]) -> Option<Vec<u8>> {
+    let mut anew = encode_page(stamp, page * PER_PAGE, committed);
+    let is_it = |anew: &[u8]| crc32c(anew) == root.pages[page as usize].crc;
+    if !is_it(&anew) {
+        // Since when they count what was ever handed out is not the same after an opening.
+        let passed = anew.chunks_mut(RECORD).zip(lies.chunks(RECORD)).take(committed.len());
+        passed.for_each(|(record, lies)| record[2..4].copy_from_slice(&lies[2..4]));
+    }
+    is_it(&anew).then_some(anew)
 }
 
 /// The allocators of a page that the root says is this one.

@@ -413,3 +413,20 @@ fn where_a_root_or_its_page_cannot_be_read_the_other_one_is_taken_and_it_is_said
         }
     }
 }
+
+#[test]
+fn what_cannot_be_read_behind_the_roots_costs_no_commit() {
+    let (fake, target, heap) = device(Bytes::mib(64), HeapSettings::default());
+    let ids: Vec<RecordId> = (0..100).map(|n| fake.run(heap.put(&content(n, 3000))).unwrap()).collect();
+    fake.run(heap.commit(Some(ids[7]))).unwrap();
+    fake.run(heap.commit(Some(ids[8]))).unwrap();
+    // Of both places all that was never written.
+    let written = heap.work.borrow().last.encode().len() as u64;
+    for which in 0..2 {
+        let behind = (written..root::ROOT_LEN.0).step_by(root::PAGE);
+        behind.for_each(|at| fake.disk.lose(heap.at(root::root_at(which) + Bytes(at))));
+    }
+    let last = heap.status().last;
+    let (_target, heap) = again(&fake, target, heap);
+    assert_eq!((heap.status().last, heap.root(), heap.complaints()), (last, Some(ids[8]), vec![]));
+}

@@ -84,11 +84,16 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// What lies in the slot is freed for all.
-    fn notice(&mut self, slot: Slot) {
+    /// The record of others in this slot that it has freed.
+    pub fn freed_in(&self, slot: Slot) -> Option<RecordId> {
         let of_slot = |tag, chain| RecordId::new(slot.allocator, slot.slot, tag, chain);
         let any = of_slot(0, false)..=of_slot(RecordId::TAGS - 1, true);
-        self.lost_for_now = self.lost_for_now.or(self.freed.range(any).next().map(|(id, _)| *id));
+        self.freed.range(any).next().map(|(id, _)| *id)
+    }
+
+    /// What lies in the slot is freed for all.
+    fn notice(&mut self, slot: Slot) {
+        self.lost_for_now = self.lost_for_now.or_else(|| self.freed_in(slot));
     }
 
     /// What was freed for all is committed.

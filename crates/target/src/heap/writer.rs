@@ -2,12 +2,14 @@
 //! (RWStore's isolated contexts, in its sources). Several may work at the same time, each beside the others.
 
 use super::Heap;
+use super::chain::same_slot;
 use super::slot::Role;
 use super::view::{Eye, Own};
 use crate::heap::allocation::Slot;
 use forebay_model::heap::RecordId;
 use forebay_model::{Error, Result};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What one writer does to a heap. Dropped, it is aborted.
@@ -57,7 +59,14 @@ impl Writer {
         let _pinned = self.heap.pin_last();
         let slots = self.heap.slots_of_many(&self.eye, ids, Role::Record).await?;
         let mut work = self.heap.work.borrow_mut();
-        ids.iter().try_for_each(|id| work.check(&self.eye, *id, Role::Record).map(drop))?;
+        for id in ids {
+            let slot = work.check(&self.eye, *id, Role::Record)?;
+            let own = self.own.borrow();
+            // Where nothing can be read, only this tells that one of the two outlived its record.
+            if let Some(other) = own.freed_in(slot).filter(|_| !own.put.contains(&slot)) {
+                return Err(same_slot(other, *id));
+            }
+        }
         work.count_damaged(&slots);
         for (id, slots) in ids.iter().zip(slots.of) {
             let mut own = self.own.borrow_mut();
@@ -111,7 +120,9 @@ impl Writer {
         let Own { put, freed, .. } = self.own.take();
         work.is_changed |= !put.is_empty() || !freed.is_empty();
         put.into_iter().for_each(|slot| work.allocation.reveal(slot));
-        freed.into_values().flatten().for_each(|slot| work.forget(&Eye::Live, slot));
+        // Two that were freed one after the other may have had the same part, where a write was lost.
+        let freed: BTreeSet<Slot> = freed.into_values().flatten().collect();
+        freed.into_iter().for_each(|slot| work.forget(&Eye::Live, slot));
         Ok(())
     }
 

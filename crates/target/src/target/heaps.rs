@@ -3,11 +3,15 @@
 //! An open heap has tens of MiB for what is written and read. It stays open for whoever comes next, unless more are open than
 //! [`RESTING`] that nobody uses: then the one that was used longest ago is closed, as if the process had ended. So is one that
 //! failed, by whoever opens it next.
+//!
+//! Invariant: a heap is made, opened, taken in and deleted by one at a time, and whoever does that with another one does not wait for
+//! it: to open one that keeps many commits takes long.
 
 mod received;
 
 use super::{Core, Target};
 use crate::catalog::{GroupClass, HeapRecord};
+use crate::gate::Gate;
 use crate::heap::slot::Stamp;
 use crate::heap::{Heap, HeapOptions};
 use forebay_model::heap::HeapSettings;
@@ -15,7 +19,7 @@ use forebay_model::{Bytes, Error, Result};
 use received::Received;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// The most heaps that stay open without anybody who uses them.
 const RESTING: usize = 8;
@@ -26,9 +30,23 @@ pub(super) struct OpenHeaps {
     all: RefCell<BTreeMap<u64, (Rc<Heap>, u64)>>,
     /// Those that come from elsewhere, and are not all there.
     received: RefCell<BTreeMap<String, Received>>,
+    /// By name, who makes one, opens it, takes it in or deletes it, as long as somebody does.
+    gates: RefCell<BTreeMap<String, Weak<Gate>>>,
 }
 
 impl OpenHeaps {
+    /// What only one at a time may pass who makes the heap of this name, opens it, takes it in or deletes it.
+    fn gate(&self, name: &str) -> Rc<Gate> {
+        let mut gates = self.gates.borrow_mut();
+        if let Some(known) = gates.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let gate = Rc::default();
+        gates.insert(name.to_owned(), Rc::downgrade(&gate));
+        gate
+    }
+
     /// A heap that is open already.
     fn find(&self, number: u64) -> Option<Rc<Heap>> {
         let all = &mut *self.all.borrow_mut();
@@ -62,6 +80,12 @@ impl Core {
         self.catalog.borrow().heaps.iter().map(|(number, heap)| (*number, heap.clone())).collect()
     }
 
+    /// Nobody has these groups, by the next commit of the catalog.
+    fn give_back(&self, groups: &[u32]) {
+        let catalog = &mut *self.catalog.borrow_mut();
+        groups.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free);
+    }
+
     /// Gives a heap `most` more groups, or as many as are free, durably: all that it has then, in their order.
     pub(crate) async fn grow_heap(self: &Rc<Self>, heap: u64, most: u32) -> Result<Vec<u32>> {
         let taken = self.take_groups(GroupClass::Heap(heap), most).await?;
@@ -88,7 +112,8 @@ impl Core {
 impl Target {
     /// Makes a heap. [`forebay_model::Kind::Exists`] if the name is taken.
     pub async fn create_heap(&self, name: &str, settings: HeapSettings, options: HeapOptions) -> Result<Rc<Heap>> {
-        let turn = self.opening_heaps.take().await;
+        let gate = self.heaps.gate(name);
+        let turn = gate.take().await;
         let core = &self.core;
         Heap::check_groups(&core.layout())?;
         let number = {
@@ -104,7 +129,12 @@ impl Target {
         };
         let groups = core.take_groups(GroupClass::Heap(number), 1).await?;
         let stamp = Stamp { target: core.target_id(), heap: number };
-        Heap::format(core, stamp, &groups, settings).await?;
+        if let Err(error) = Heap::format(core, stamp, &groups, settings).await {
+            // No heap names them: they would be nobody's, and not free.
+            core.give_back(&groups);
+            core.commit().await?;
+            return Err(error);
+        }
         let record = HeapRecord { name: name.to_owned(), groups, stamp };
         core.catalog.borrow_mut().heaps.insert(number, record);
         core.commit().await?;
@@ -115,8 +145,15 @@ impl Target {
     /// The heap of this name; `options` count if it was not opened before. One that something could not be read for, and that
     /// is refused since, is opened anew.
     pub async fn heap(&self, name: &str, options: HeapOptions) -> Result<Rc<Heap>> {
+        // One that is open needs nobody's turn: what ends is taken from among these first.
+        if let Some(heap) = self.number_of(name).and_then(|number| self.heaps.find(number))
+            && heap.failure().is_none()
+        {
+            return Ok(heap);
+        }
         // Two that open one at the same time would each believe that nobody else uses its slots.
-        let _turn = self.opening_heaps.take().await;
+        let gate = self.heaps.gate(name);
+        let _turn = gate.take().await;
         let (number, _) = self.find_heap(name)?;
         if let Some(heap) = self.heaps.find(number) {
             match heap.failure().filter(|_| self.core.disk.failure().is_none()) {
@@ -143,6 +180,11 @@ impl Target {
         heap.end(Error { message, ..why }).await;
     }
 
+    fn number_of(&self, name: &str) -> Option<u64> {
+        let catalog = self.core.catalog.borrow();
+        catalog.heaps.iter().find(|(_, heap)| heap.name == name).map(|(number, _)| *number)
+    }
+
     fn find_heap(&self, name: &str) -> Result<(u64, HeapRecord)> {
         let catalog = self.core.catalog.borrow();
         let found = catalog.heaps.iter().find(|(_, heap)| heap.name == name);
@@ -152,7 +194,8 @@ impl Target {
 
     /// Deletes a heap with everything in it: its groups are free. Whoever has it open is told that it is gone.
     pub async fn delete_heap(&self, name: &str) -> Result<()> {
-        let _turn = self.opening_heaps.take().await;
+        let gate = self.heaps.gate(name);
+        let _turn = gate.take().await;
         if let Some(freed) = self.let_received_go(name) {
             self.objects.leave_logs(&freed).await?;
             return self.core.commit().await;
@@ -162,12 +205,9 @@ impl Target {
         if let Some((heap, _)) = opened {
             heap.end(Error::missing(format!("heap {name} was deleted"))).await;
         }
-        let freed = {
-            let catalog = &mut *self.core.catalog.borrow_mut();
-            let freed = catalog.heaps.remove(&number).map(|heap| heap.groups).unwrap_or_default();
-            freed.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free);
-            freed
-        };
+        let deleted = self.core.catalog.borrow_mut().heaps.remove(&number);
+        let freed = deleted.map(|heap| heap.groups).unwrap_or_default();
+        self.core.give_back(&freed);
         self.objects.leave_logs(&freed).await?;
         self.core.commit().await
     }

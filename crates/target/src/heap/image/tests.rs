@@ -173,3 +173,55 @@ fn a_heap_from_whose_end_much_was_freed_can_be_opened_where_it_was_copied() {
     assert_eq!(copied.complaints(), Vec::<String>::new());
     assert!(some.iter().all(|(number, id)| there.run(copied.get(*id)).unwrap() == record(*number)));
 }
+
+/// Where the first page of allocators lies that the last commit names.
+fn first_page(heap: &Rc<Heap>) -> Bytes {
+    let at = {
+        let last = &heap.work.borrow().last;
+        Root::place_at(&last.table, last.pages[0].place)
+    };
+    heap.at(at)
+}
+
+#[test]
+fn what_describes_the_last_commit_is_whole_in_the_copy_also_where_it_rotted_since_the_heap_was_opened() {
+    for (damage, is_opened) in [("root", false), ("root", true), ("page", false), ("page", true), ("lost page", false)]
+    {
+        let (here, source, heap) = fresh(Bytes::mib(64), HeapSettings::default(), HeapOptions::default());
+        let mut ids = put(&here, &heap, 0..300);
+        let (_source, heap) = if is_opened { again(&here, source, heap) } else { (source, heap) };
+        if !is_opened {
+            ids.extend(put(&here, &heap, 300..400));
+        }
+        match damage {
+            "root" => {
+                let both = if is_opened { 0..2 } else { heap.work.borrow().which..heap.work.borrow().which + 1 };
+                both.for_each(|which| here.disk.flip(heap.at(root::root_at(which)) + Bytes(30)));
+            }
+            "page" => here.disk.flip(first_page(&heap) + Bytes(50)),
+            _ => here.disk.lose(first_page(&heap)),
+        }
+        let there = Fake::new(Bytes::mib(64), false);
+        let target = there.target();
+        let unread = heap.unread(None, 0).unwrap();
+        there.run(target.receive_heap(NAME, unread.stamp, unread.space)).unwrap();
+        copy((&here, &heap), unread.watch, (&there, &target), 64);
+        there.run(target.received_heap(NAME, unread.space)).unwrap();
+        let copied = there.run(target.heap(NAME, HeapOptions::default())).unwrap();
+        assert_eq!(copied.status().last, heap.status().last, "{damage}, {is_opened}");
+        assert!(ids.iter().all(|(number, id)| there.run(copied.get(*id)).unwrap() == record(*number)), "{damage}");
+    }
+}
+
+#[test]
+fn where_a_page_of_the_last_commit_is_not_known_as_it_was_nothing_is_copied_rather_than_an_older_commit() {
+    let (here, source, heap) = fresh(Bytes::mib(64), HeapSettings::default(), HeapOptions::default());
+    put(&here, &heap, 0..300);
+    put(&here, &heap, 300..400);
+    let (_source, heap) = again(&here, source, heap);
+    here.disk.lose(first_page(&heap));
+    let unread = heap.unread(None, 0).unwrap();
+    let error = here.run(heap.image(unread.watch, 0..unread.units as u32)).unwrap_err();
+    assert!(error.kind == Kind::Damaged && error.message.contains("an older commit"), "{error}");
+    assert_eq!(heap.unread(Some(unread.watch), 0).unwrap(), unread, "all of it is still to be read");
+}

@@ -144,3 +144,43 @@ fn of_a_very_large_record_with_a_damaged_list_of_parts_all_are_freed_that_are_kn
         assert_eq!((used(&heap), found.leaked), if is_lost { (1023, 1023) } else { (1, 1) });
     }
 }
+
+/// Two ids of one slot, of which nothing can be read: the first outlived its record.
+fn two_of_one_slot() -> (Fake, Rc<Target>, Rc<Heap>, [RecordId; 2]) {
+    let (fake, target, heap) = heap();
+    let old = fake.run(heap.put(&[1; 300])).unwrap();
+    fake.run(heap.commit(None)).unwrap();
+    fake.run(heap.free(old)).unwrap();
+    (0..3).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
+    let new = fake.run(heap.put(&[2; 300])).unwrap();
+    assert!(Slot::of(old) == Slot::of(new) && old != new);
+    fake.run(heap.commit(None)).unwrap();
+    fake.disk.lose(lies(&heap, new));
+    let (target, heap) = again(&fake, target, heap);
+    (fake, target, heap, [old, new])
+}
+
+#[test]
+fn of_two_ids_of_one_slot_that_cannot_be_read_only_one_is_freed() {
+    let (fake, target, heap, ids) = two_of_one_slot();
+    assert_eq!(fake.run(heap.free_many(&ids)).unwrap_err().kind, Kind::Missing);
+    assert_eq!((used(&heap), heap.complaints()), (1, vec![]));
+    fake.run(heap.free(ids[0])).unwrap();
+    assert_eq!(fake.run(heap.free(ids[1])).unwrap_err().kind, Kind::Missing);
+    let (_target, heap, found) = looked_over(&fake, target, heap);
+    assert_eq!((used(&heap), found.slots, found.damage), (0, 0, vec![]));
+}
+
+#[test]
+fn a_writer_too_frees_only_one_of_two_ids_of_one_slot_that_cannot_be_read() {
+    let (fake, target, heap, ids) = two_of_one_slot();
+    let writer = heap.writer();
+    assert_eq!(fake.run(writer.free_many(&ids)).unwrap_err().kind, Kind::Missing);
+    fake.run(writer.free(ids[0])).unwrap();
+    assert_eq!(fake.run(writer.free(ids[1])).unwrap_err().kind, Kind::Missing);
+    assert_eq!((used(&heap), writer.changes()), (1, 1));
+    fake.run(writer.commit(None)).unwrap();
+    drop(writer);
+    let (_target, heap, found) = looked_over(&fake, target, heap);
+    assert_eq!((used(&heap), found.slots, found.damage), (0, 0, vec![]));
+}

@@ -1,10 +1,11 @@
-use super::{MOST_ALLOCATORS, MOST_TABLE, PER_PAGE, PLACES_PER_UNIT, PageRecord, Root, decode_page, encode_page};
+use super::{MOST_ALLOCATORS, MOST_TABLE, PAGE, PER_PAGE, PLACES_PER_UNIT, PageRecord, ROOT_LEN, Root};
+use super::{decode_page, encode_page};
 use crate::heap::allocator::{Allocator, Found};
 use crate::heap::classes::{BLOCKS, Class};
 use crate::heap::slot::{self, Stamp};
 use forebay_model::block::crc32c;
 use forebay_model::heap::{HeapSettings, RecordId};
-use forebay_model::{Kind, Timestamp};
+use forebay_model::{Bytes, Kind, Timestamp};
 
 const STAMP: Stamp = Stamp { target: 1, heap: 2 };
 
@@ -52,6 +53,25 @@ fn a_root_goes_through_its_bytes_and_any_flipped_bit_is_noticed() {
     assert_eq!(Root::decode(STAMP, &[0; 4096]).unwrap(), None);
     let error = Root::decode(Stamp { heap: 9, ..STAMP }, &bytes).unwrap_err();
     assert_eq!(error.kind, Kind::Damaged);
+}
+
+#[test]
+fn a_root_says_in_its_first_page_how_long_it_is_and_no_longer_than_its_place() {
+    let pages = |count: u32| Root {
+        allocators: count * PER_PAGE,
+        pages: vec![PageRecord { place: 15, crc: u32::MAX }; count as usize],
+        places: 16,
+        ..root()
+    };
+    for count in [2, 1000, 10_000] {
+        let bytes = pages(count).encode();
+        assert_eq!(Root::rest(&bytes[..PAGE]), Bytes((bytes.len() - PAGE) as u64), "{count}");
+        assert_eq!(Root::decode(STAMP, &bytes).unwrap(), Some(pages(count)));
+    }
+    assert_eq!(Root::rest(&[0; PAGE]), Bytes(0));
+    let mut spoilt = root().encode();
+    spoilt[12..16].fill(0xff);
+    assert_eq!(Root::rest(&spoilt[..PAGE]), ROOT_LEN - Bytes(PAGE as u64));
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Heaps that come from another target, unit by unit: each lies in groups of its own, which it has for good once all of it is there.
 //!
-//! Order of durable steps: groups are taken; units are written; flush; it is in the catalog. Before the last one it is no heap: after
-//! a crash its groups are free, and whoever sends it is told to begin anew.
+//! Order of durable steps: groups are taken; units are written; flush; its newest commit is looked at; it is in the catalog. Before the
+//! last one it is no heap: after a crash its groups are free, and whoever sends it is told to begin anew. What older commits have that it
+//! keeps is looked at by whoever opens it: that takes longer than who sends it waits for an answer.
 
 use super::super::Target;
 use crate::catalog::{GroupClass, HeapRecord};
+use crate::heap::Heap;
 use crate::heap::classes::UNIT;
 use crate::heap::open::Closed;
 use crate::heap::slot::Stamp;
 use crate::heap::space::Space;
-use crate::heap::{Heap, HeapOptions};
 use forebay_model::{Bytes, Error, Kind, Result};
 
 /// A heap of which not all is there.
@@ -23,7 +24,8 @@ impl Target {
     /// Begins to take a heap in that was made with this stamp and has so many units. [`Kind::Exists`] if there is one of this name, or
     /// one is taken in; [`Kind::Full`] if it has no room, and then nothing was begun.
     pub async fn receive_heap(&self, name: &str, stamp: Stamp, units: u32) -> Result<()> {
-        let _turn = self.opening_heaps.take().await;
+        let gate = self.heaps.gate(name);
+        let _turn = gate.take().await;
         Heap::check_groups(&self.core.layout())?;
         let number = {
             let mut catalog = self.core.catalog.borrow_mut();
@@ -47,7 +49,8 @@ impl Target {
     /// none is, [`Kind::Full`] if it has no room.
     pub async fn write_units(&self, name: &str, first: u32, bytes: &[u8]) -> Result<()> {
         // Nobody removes it meanwhile.
-        let _turn = self.opening_heaps.take().await;
+        let gate = self.heaps.gate(name);
+        let _turn = gate.take().await;
         let units = bytes.len() as u64 / UNIT.0;
         if units == 0 || bytes.len() as u64 != units * UNIT.0 {
             return Err(Error::usage(format!(
@@ -66,26 +69,33 @@ impl Target {
         closed.write(UNIT * u64::from(first), bytes).await
     }
 
-    /// All of a heap is there, which has so many units: it is one of the target's from now on, durably. [`Kind::Damaged`] if it cannot be
-    /// opened: then nothing of it is left.
+    /// All of a heap is there, which has so many units: it is one of the target's from now on, durably. [`Kind::Damaged`] if no commit of
+    /// it is whole: then nothing of it is left.
     pub async fn received_heap(&self, name: &str, units: u32) -> Result<()> {
-        let turn = self.opening_heaps.take().await;
+        let gate = self.heaps.gate(name);
+        let _turn = gate.take().await;
         self.grow_received(name, u64::from(units)).await?;
         let core = &self.core;
         core.disk.flush().await?;
-        let received = self.heaps.received.borrow_mut().remove(name);
-        let Received { number, stamp, groups } = received.ok_or_else(|| not_taken_in(name))?;
-        let record = HeapRecord { name: name.to_owned(), groups, stamp };
-        core.catalog.borrow_mut().heaps.insert(number, record);
-        core.commit().await?;
-        drop(turn);
-        match self.heap(name, HeapOptions::default()).await {
-            Err(error) if error.kind == Kind::Damaged => {
-                self.delete_heap(name).await?;
-                Err(error)
+        let (number, record) = {
+            let received = self.heaps.received.borrow();
+            let Received { number, stamp, groups } = received.get(name).ok_or_else(|| not_taken_in(name))?;
+            (*number, HeapRecord { name: name.to_owned(), groups: groups.clone(), stamp: *stamp })
+        };
+        let space = Space::new(core.layout(), record.groups.clone());
+        let closed = Closed { core, stamp: record.stamp, stream: core.next_stream(), space: &space };
+        if let Err(error) = closed.newest().await {
+            if error.kind == Kind::Damaged
+                && let Some(freed) = self.let_received_go(name)
+            {
+                self.objects.leave_logs(&freed).await?;
+                core.commit().await?;
             }
-            opened => opened.map(drop),
+            return Err(error);
         }
+        self.heaps.received.borrow_mut().remove(name);
+        core.catalog.borrow_mut().heaps.insert(number, record);
+        core.commit().await
     }
 
     /// Takes groups until a heap that is taken in has so many units, in its turn.
@@ -111,8 +121,7 @@ impl Target {
     /// Lets go of what there is of a heap that is taken in: its groups, of which the catalog does not know yet that they are free.
     pub(super) fn let_received_go(&self, name: &str) -> Option<Vec<u32>> {
         let Received { groups, .. } = self.heaps.received.borrow_mut().remove(name)?;
-        let catalog = &mut *self.core.catalog.borrow_mut();
-        groups.iter().for_each(|group| catalog.groups[*group as usize] = GroupClass::Free);
+        self.core.give_back(&groups);
         Some(groups)
     }
 }

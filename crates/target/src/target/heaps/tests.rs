@@ -148,3 +148,55 @@ fn a_heap_whose_device_failed_is_not_opened_anew() {
     assert!(Rc::ptr_eq(&heap, &open(&fake, &target, 0)));
     assert_eq!(fake.run(heap.put(b"two")).unwrap_err().kind, Kind::Device);
 }
+
+#[test]
+fn while_a_heap_that_keeps_many_commits_is_opened_others_are_opened_made_and_deleted() {
+    let fake = Fake::new(Bytes::mib(128), false);
+    let target = fake.target();
+    for (number, keep) in [(0, 3600), (1, 0)] {
+        let settings = HeapSettings { keep: Duration::from_secs(keep), ..HeapSettings::default() };
+        fake.run(target.create_heap(&name(number), settings, HeapOptions::default())).unwrap();
+    }
+    let many = open(&fake, &target, 0);
+    for n in 0..300u64 {
+        fake.run(many.put(&n.to_le_bytes())).unwrap();
+        fake.run(many.commit(None)).unwrap();
+    }
+    drop((many, target));
+    fake.kill();
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ended = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let opened = |number: usize| {
+        let (target, ended) = (target.clone(), ended.clone());
+        fake.env().spawner.spawn(async move {
+            target.heap(&name(number), HeapOptions::default()).await.unwrap();
+            ended.borrow_mut().push(number);
+        })
+    };
+    let made = || {
+        let (target, ended) = (target.clone(), ended.clone());
+        fake.env().spawner.spawn(async move {
+            target.create_heap(&name(2), HeapSettings::default(), HeapOptions::default()).await.unwrap();
+            target.delete_heap(&name(2)).await.unwrap();
+            ended.borrow_mut().push(2);
+        })
+    };
+    fake.run(async {
+        let (many, few, made) = (opened(0), opened(1), made());
+        few.await;
+        made.await;
+        many.await;
+    });
+    assert!(ended.borrow().len() == 3 && ended.borrow().last() == Some(&0), "{ended:?}");
+}
+
+#[test]
+fn a_heap_that_is_open_is_found_whoever_has_the_turn() {
+    let fake = Fake::new(Bytes::mib(128), false);
+    let target = fake.target();
+    fake.run(target.create_heap(&name(0), HeapSettings::default(), HeapOptions::default())).unwrap();
+    let gate = target.heaps.gate(&name(0));
+    let turn = fake.run(gate.take());
+    open(&fake, &target, 0);
+    drop(turn);
+}

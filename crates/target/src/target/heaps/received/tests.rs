@@ -1,7 +1,9 @@
 use super::*;
-use crate::fake::Fake;
+use crate::fake::{Fake, Op};
+use crate::heap::HeapOptions;
 use forebay_model::heap::HeapSettings;
 use std::rc::Rc;
+use std::time::Duration;
 
 const NAME: &str = "/heap/1/2a";
 const STAMP: Stamp = Stamp { target: 99, heap: 3 };
@@ -90,4 +92,29 @@ fn bytes_that_are_no_units_are_refused_and_too_many_are_full_and_change_nothing(
     assert_eq!(fake.run(target.write_units(NAME, 1 << 16, &image)).unwrap_err().kind, Kind::Full);
     fake.run(target.delete_heap(NAME)).unwrap();
     assert_eq!(free(&target), before);
+}
+
+#[test]
+fn who_sends_a_heap_is_answered_before_all_commits_that_it_keeps_are_looked_at() {
+    let here = Fake::new(Bytes::mib(64), false);
+    let source = here.target();
+    let settings = HeapSettings { keep: Duration::from_secs(3600), ..HeapSettings::default() };
+    let heap = here.run(source.create_heap(NAME, settings, HeapOptions::default())).unwrap();
+    for n in 0..100u64 {
+        let id = here.run(heap.put(&n.to_le_bytes())).unwrap();
+        here.run(heap.commit(Some(id))).unwrap();
+    }
+    let unread = heap.unread(None, 0).unwrap();
+    let image = here.run(heap.image(unread.watch, 0..unread.units as u32)).unwrap();
+    let there = Fake::new(Bytes::mib(64), false);
+    let target = there.target();
+    there.run(target.receive_heap(NAME, unread.stamp, unread.space)).unwrap();
+    there.run(target.write_units(NAME, 0, &image)).unwrap();
+    there.disk.log();
+    there.run(target.received_heap(NAME, unread.space)).unwrap();
+    let reads = there.disk.log().into_iter().filter(|op| matches!(op, Op::Read(_))).count();
+    assert!(reads < 50, "{reads} reads");
+    let copied = there.run(target.heap(NAME, HeapOptions::default())).unwrap();
+    assert_eq!((copied.status().last, copied.status().oldest), (heap.status().last, heap.status().oldest));
+    assert_eq!(copied.complaints(), Vec::<String>::new());
 }
