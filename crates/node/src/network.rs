@@ -6,8 +6,10 @@
 
 mod answers;
 mod cuts;
+mod divided;
 mod heaps;
 mod images;
+mod incoming;
 mod intake;
 mod keys;
 mod load;
@@ -29,8 +31,9 @@ use crate::host::{Handles, Host, TargetHandle};
 use crate::objects::ObjectLink;
 use crate::service::{self, LinkId};
 use cuts::Cuts;
+use divided::{Divided, Portion};
 use forebay_env::Env;
-use forebay_env::allowance::{Allowance, Allowed};
+use forebay_env::allowance::Allowance;
 use forebay_env::fabric::{Door, Duplex, NetworkEnv};
 use forebay_env::mailbox::mailbox;
 use forebay_env::race::{First, race};
@@ -38,14 +41,13 @@ use forebay_env::together::all;
 use forebay_model::{Bytes, Error, Rate, Result, TargetId};
 use forebay_target::Target;
 use forebay_wire::control::cluster::ShutOut;
-use forebay_wire::object::{LARGEST, WINDOW};
 use forebay_wire::sink::{Frame, FrameSink};
 use forebay_wire::{Command, RequestId};
+use incoming::Incoming;
 use intake::Intake;
 use locks::Locks;
 use payloads::Payloads;
 use places::Places;
-use session::OVERHEAD;
 use sessions::Sessions;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -135,17 +137,16 @@ pub struct Node {
     locks: Rc<Locks>,
     sessions: Rc<Sessions>,
     /// Of answers with payloads: free again when their clients have let them come.
-    outgoing: Allowance,
-    /// Of what is written: free again when its target has it. It never waits for a client, so neither do those who write.
-    incoming: Allowance,
-    /// Of these two, what one request has that is larger than a connection's window: one at a time is let in, so that few such
-    /// do not leave others without.
-    large_outgoing: Allowance,
-    large_incoming: Allowance,
+    outgoing: Divided,
+    /// Of these, what one request has that is larger than a connection's window: few are let in, so that they do not leave others
+    /// without.
+    large_outgoing: Divided,
+    /// Of what is written: free again when its target has it.
+    incoming: Rc<Incoming>,
     /// Of answers without a payload, which so do not wait for those with one.
     small: Allowance,
     /// Of those among them that may be large, for which nobody asks before there is room.
-    told: Allowance,
+    told: Divided,
     /// Where large payloads come.
     payloads: RefCell<Payloads>,
     /// How much may be on its way here.
@@ -163,16 +164,17 @@ impl Node {
     /// Serves `targets`; nothing is allowed before [`Node::keys`] has keys. `process` is what clients are told of it.
     pub fn new(env: NetworkEnv, targets: Vec<TargetDoor>, bounds: Bounds, process: u32) -> Rc<Node> {
         let cuts = Cuts::new(env.clock.clone());
+        let memory = bounds.memory.0 as usize;
+        let told = TOLD.min(memory);
         Rc::new(Node {
             keys: Keys::default(),
             locks: Rc::default(),
             sessions: Rc::default(),
-            outgoing: Allowance::new(bounds.memory.0 as usize),
-            incoming: Allowance::new(bounds.memory.0 as usize),
-            large_outgoing: Allowance::new(LARGEST.0 as usize),
-            large_incoming: Allowance::new(LARGEST.0 as usize),
-            small: Allowance::new(SMALL.min(bounds.memory.0 as usize)),
-            told: Allowance::new(TOLD.min(bounds.memory.0 as usize)),
+            outgoing: Divided::new(memory, memory / 2),
+            large_outgoing: incoming::for_large(),
+            incoming: Incoming::new(bounds.memory, env.clock.clone(), bounds.patience),
+            small: Allowance::new(SMALL.min(memory)),
+            told: Divided::new(told, told / 2),
             payloads: RefCell::new(Payloads::new(bounds.payloads)),
             intake: Intake::new(bounds.intake, env.clock.clone()),
             places: Places::new(bounds.connections, bounds.strangers, cuts.clone()),
@@ -233,13 +235,13 @@ impl Node {
         Bytes((self.outgoing.used() + self.incoming.used() + without_payload) as u64)
     }
 
-    /// Waits until there is memory for a request with so many bytes, in `all` and, if it is one of the large, in `large`.
-    async fn room(&self, large: &Allowance, all: &Allowance, weight: usize) -> (Option<Allowed>, Allowed) {
-        let large = match weight > WINDOW.0 as usize + OVERHEAD {
-            true => Some(large.take(weight).await),
+    /// Waits until there is memory for what is to be read from a target: for all of it, and, if it is one of the large, among those.
+    async fn room_to_read(&self, target: TargetId, weight: usize) -> (Option<Portion>, Portion) {
+        let large = match incoming::is_large(weight) {
+            true => Some(self.large_outgoing.take(target, weight).await),
             false => None,
         };
-        (large, all.take(weight).await)
+        (large, self.outgoing.take(target, weight).await)
     }
 
     /// Takes connections in until the door fails.

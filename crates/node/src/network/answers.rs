@@ -7,6 +7,7 @@
 //! Invariant: what waits here has its room in the node's memory, which is free again when its last byte has gone, or
 //! the connection.
 
+use forebay_env::race::{First, race};
 use forebay_model::{Error, Result};
 use forebay_wire::frame::NO_LIMIT;
 use forebay_wire::pieces::Pieces;
@@ -15,7 +16,9 @@ use forebay_wire::{Command, Flags, RequestId};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 /// The most bytes of a payload in one frame, so that answers take turns.
 const PIECE: usize = 256 << 10;
@@ -32,6 +35,8 @@ pub(super) struct Answers {
     came: Cell<u64>,
     /// Nobody is there to take an answer.
     is_abandoned: Cell<bool>,
+    /// Who is to hear of that, by request.
+    waiting: RefCell<BTreeMap<RequestId, Waker>>,
 }
 
 struct Open {
@@ -54,7 +59,13 @@ struct Answered {
 
 impl Answers {
     pub(super) fn new(sink: FrameSink) -> Answers {
-        Answers { sink, open: RefCell::default(), came: Cell::new(0), is_abandoned: Cell::new(false) }
+        Answers {
+            sink,
+            open: RefCell::default(),
+            came: Cell::new(0),
+            is_abandoned: Cell::new(false),
+            waiting: RefCell::default(),
+        }
     }
 
     /// A request was taken in, which says how much of its answer may be sent at once.
@@ -68,6 +79,25 @@ impl Answers {
         self.is_abandoned.set(true);
         let left = std::mem::take(&mut *self.open.borrow_mut());
         drop(left);
+        self.waiting.take().into_values().for_each(Waker::wake);
+    }
+
+    /// What comes of what a request waits for; nothing once the connection is over. So who is gone waits for no room, and does not
+    /// stand before others who do.
+    pub(super) async fn unless_over<T>(&self, request: RequestId, what: impl Future<Output = T>) -> Option<T> {
+        let over = poll_fn(|context| {
+            if self.is_abandoned.get() {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().insert(request, context.waker().clone());
+            Poll::Pending
+        });
+        let first = race(what, over).await;
+        self.waiting.borrow_mut().remove(&request);
+        match first {
+            First::Left(came) if !self.is_abandoned.get() => Some(came),
+            _ => None,
+        }
     }
 
     /// Whether the connection is over.
@@ -167,3 +197,6 @@ impl Answers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ pub struct CutCounts {
     pub malformed: u64,
     /// A frame's checksum said that it was changed on its way.
     pub changed: u64,
-    /// The peer did not say hello in time, or was too slow with a frame or an answer.
+    /// The peer did not say hello in time, was too slow with a frame or an answer, or hung with a lock for which others waited.
     pub slow: u64,
     /// Nothing that they had shown counted, or counted still, and they made room for others.
     pub stranger: u64,
@@ -69,7 +69,7 @@ impl Cuts {
         self.counts.set(counts);
     }
 
-    /// A peer was too slow.
+    /// A peer was too slow, or hung.
     pub(super) fn slow(&self) {
         self.count(|counts| counts.slow += 1);
     }

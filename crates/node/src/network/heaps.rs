@@ -195,13 +195,15 @@ impl Session {
         };
         let (mut payload, mut room) = (Vec::new(), None);
         if length > 0 {
-            room = Some({
-                let _waits = self.patience.rest();
-                self.node.incoming.take(length + OVERHEAD).await
-            });
+            room = match self.room_to_write(of.0, length).await {
+                Ok(room) => Some(room),
+                Err(busy) => return Ok(Err(busy)),
+            };
+            let brings = self.patience.brings(of.0, length);
             self.window.begins(length);
             self.source.payload_summed_onto(&mut payload).await?;
             self.window.ends();
+            drop(brings);
         }
         let pending = match running.link.ask_fenced(request, Arc::new(payload), fenced) {
             Ok(pending) => pending,
@@ -252,18 +254,21 @@ impl Session {
     fn get_records(&self, head: &Head, running: &Rc<Running>, fenced: Fenced, request: HeapRequest) {
         let (answers, id, weight) = (self.answers.clone(), head.request, request.weight(0) + OVERHEAD);
         let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());
+        let target = running.of.0;
         // What waits for room is no reason to keep a transaction whose connection is over.
         let running = Rc::downgrade(running);
         self.node.env.spawner.detach(async move {
             let answer = async {
-                let own = own.take(weight).await;
-                let room: Room = Rc::new((own, node.outgoing.take(weight).await));
                 let over = || Error::disconnected("the transaction ended before its records could be got");
+                let room = async { (own.take(target, weight).await, node.outgoing.take(target, weight).await) };
+                let (own, room) = answers.unless_over(id, room).await.ok_or_else(over)?;
                 let pending: Pending<HeapAnswer> = {
                     let running = running.upgrade().ok_or_else(over)?;
                     running.link.ask_fenced(request, Arc::default(), fenced)?
                 };
-                Ok((pending.answer().await?, room))
+                let answer = pending.answer().await?;
+                let room: Room = Rc::new((own.answered(), room.answered()));
+                Ok((answer, room))
             };
             let answer: Result<(HeapAnswer, Room)> = answer.await;
             match answer {

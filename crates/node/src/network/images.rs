@@ -27,22 +27,24 @@ impl Session {
         };
         let (mut payload, mut came) = (Vec::new(), None);
         if length > 0 {
-            came = Some({
-                let _waits = self.patience.rest();
-                self.node.incoming.take(length + OVERHEAD).await
-            });
+            came = match self.room_to_write(target, length).await {
+                Ok(room) => Some(room),
+                Err(busy) => return Ok(Err(busy)),
+            };
+            let brings = self.patience.brings(target, length);
             self.window.begins(length);
             self.source.payload_summed_onto(&mut payload).await?;
             self.window.ends();
+            drop(brings);
         }
         let (answers, id, weight) = (self.answers.clone(), head.request, ask.most() + OVERHEAD);
         let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());
         self.node.env.spawner.detach(async move {
-            let room: Room = match ask.most() {
-                0 => Rc::new(small.take(weight).await),
+            let room = match ask.most() {
+                0 => None,
                 _ => {
-                    let own = own.take(weight).await;
-                    Rc::new((own, node.outgoing.take(weight).await))
+                    let room = async { (own.take(target, weight).await, node.outgoing.take(target, weight).await) };
+                    answers.unless_over(id, room).await
                 }
             };
             let answer = async {
@@ -56,6 +58,10 @@ impl Session {
             };
             let answer: Result<ImageAnswer> = answer.await;
             drop((begun, came));
+            let room: Room = match room {
+                Some((own, room)) => Rc::new((own.answered(), room.answered())),
+                None => Rc::new(small.take(OVERHEAD).await),
+            };
             let answer = answer.inspect_err(|error| node.keys.count(error));
             let parts = answer.and_then(|ImageAnswer { image, payload }| {
                 let body = image.map_or_else(|| Ok(Vec::new()), |image| forebay_wire::write_body(&image))?;

@@ -4,14 +4,19 @@
 //! *fenced* after the last of its locks was lost: then whoever goes on is shut out by the version that it shows. A node that
 //! was started does not know who held what before, so all locks of that time count as lost.
 //!
+//! Who holds a lock and hangs, with its connection open, keeps others out until all that it has shown over that has run out: by then
+//! it could change nothing here with it. Then its connection is ended for those who wait, and its locks are lost as with any other.
+//!
 //! Invariant: a part is in the table while somebody holds it or waits for it, and no longer.
 
-use forebay_model::{ObjectId, TargetId};
-use std::cell::RefCell;
+use super::sessions::Doing;
+use forebay_model::{Error, ObjectId, TargetId, Timestamp};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// What is locked.
 pub(super) type Part = (TargetId, ObjectId, u64);
@@ -29,9 +34,23 @@ pub(super) struct Locks {
 struct State {
     next: u64,
     /// Who holds it comes first.
-    queues: BTreeMap<Part, VecDeque<(u64, Option<Waker>)>>,
+    queues: BTreeMap<Part, VecDeque<Asked>>,
     /// The version that an object has to have for nobody to be left who lost one of its locks.
     fences: BTreeMap<(TargetId, ObjectId), u64>,
+}
+
+/// Who holds a lock or waits for it.
+struct Asked {
+    number: u64,
+    waker: Option<Waker>,
+    by: Holder,
+}
+
+/// A connection that holds locks.
+#[derive(Clone)]
+pub(super) struct Holder {
+    doing: Rc<Doing>,
+    came: Rc<Cell<u64>>,
 }
 
 /// A lock that is held, or waited for. It is given back when this is dropped.
@@ -43,11 +62,11 @@ pub(super) struct Turn {
 
 impl Locks {
     /// Asks for a lock.
-    pub(super) fn ask(self: &Rc<Self>, part: Part) -> Turn {
+    pub(super) fn ask(self: &Rc<Self>, part: Part, by: Holder) -> Turn {
         let mut state = self.state.borrow_mut();
         state.next += 1;
         let number = state.next;
-        state.queues.entry(part).or_default().push_back((number, None));
+        state.queues.entry(part).or_default().push_back(Asked { number, waker: None, by });
         Turn { locks: self.clone(), part, number }
     }
 }
@@ -58,15 +77,22 @@ impl Turn {
         poll_fn(|context| {
             let mut state = self.locks.state.borrow_mut();
             let queue = state.queues.get_mut(&self.part).expect("a part is there while somebody waits for it");
-            if queue.front().is_some_and(|(first, _)| *first == self.number) {
+            if queue.front().is_some_and(|first| first.number == self.number) {
                 return Poll::Ready(());
             }
-            if let Some((_, waker)) = queue.iter_mut().find(|(number, _)| *number == self.number) {
-                *waker = Some(context.waker().clone());
+            if let Some(own) = queue.iter_mut().find(|asked| asked.number == self.number) {
+                own.waker = Some(context.waker().clone());
             }
             Poll::Pending
         })
         .await;
+    }
+
+    /// Who holds the lock that this waits for, and which turn that is.
+    pub(super) fn holder(&self) -> Option<(u64, Holder)> {
+        let state = self.locks.state.borrow();
+        let first = state.queues.get(&self.part)?.front()?;
+        Some((first.number, first.by.clone())).filter(|(number, _)| *number != self.number)
     }
 
     /// The version from which on the lock keeps everybody else out; the object's is `version` now, so whoever lost a lock
@@ -85,9 +111,31 @@ impl Turn {
         let (target, id, _) = self.part;
         let mut state = self.locks.state.borrow_mut();
         let queue = state.queues.get(&self.part);
-        let is_held = queue.and_then(VecDeque::front).is_some_and(|(first, _)| *first == self.number);
+        let is_held = queue.and_then(VecDeque::front).is_some_and(|first| first.number == self.number);
         if is_held {
             state.fences.remove(&(target, id));
+        }
+    }
+}
+
+impl Holder {
+    /// A connection over which so many bytes `came`.
+    pub(super) fn new(doing: Rc<Doing>, came: Rc<Cell<u64>>) -> Holder {
+        Holder { doing, came }
+    }
+
+    /// Bytes that have come over it.
+    pub(super) fn came(&self) -> u64 {
+        self.came.get()
+    }
+
+    /// Ends the connection if all that was shown over it has run out. Nothing came over it for `silence`.
+    pub(super) fn end_if_spent(&self, now: Timestamp, silence: Duration) {
+        if self.doing.is_over(now) {
+            self.doing.end(Error::stale(format!(
+                "others wait for a lock that was held over this connection, over which nothing came for {silence:?} and nothing \
+                 counts any more that was shown: the lock is lost; connect again"
+            )));
         }
     }
 }
@@ -97,14 +145,14 @@ impl Drop for Turn {
         let mut state = self.locks.state.borrow_mut();
         let Some(queue) = state.queues.get_mut(&self.part) else { return };
         // Whoever waits by it finds that it is over.
-        let own = queue.iter_mut().find(|(number, _)| *number == self.number);
-        if let Some(waker) = own.and_then(|(_, waker)| waker.take()) {
+        let own = queue.iter_mut().find(|asked| asked.number == self.number);
+        if let Some(waker) = own.and_then(|own| own.waker.take()) {
             waker.wake();
         }
-        queue.retain(|(number, _)| *number != self.number);
+        queue.retain(|asked| asked.number != self.number);
         match queue.front_mut() {
-            Some((_, waker)) => {
-                if let Some(waker) = waker.take() {
+            Some(next) => {
+                if let Some(waker) = next.waker.take() {
                     waker.wake();
                 }
             }

@@ -2,12 +2,14 @@
 //!
 //! A hello may take as long as the node's patience, however it comes. A frame, and what waits for the client, may take the time
 //! besides that its bytes need at the least rate; so nobody keeps memory from others by sending or taking a byte now and then.
+//! What holds memory for which others wait may have to come faster ([`super::incoming`]).
 //! Between frames a client may be silent for ever. Only time counts in which the node waits for the client, and not what it does
 //! itself meanwhile: not when it does not listen, and no more than a turn at once, should its own machine have stopped.
 
 use super::answers::Answers;
+use super::incoming::Incoming;
 use forebay_env::Clock;
-use forebay_model::{Bytes, Error, Rate};
+use forebay_model::{Bytes, Error, Rate, TargetId};
 use forebay_wire::sink::FrameSink;
 use forebay_wire::source::FrameSource;
 use std::cell::Cell;
@@ -23,6 +25,9 @@ const LEAST_TURN: Duration = Duration::from_millis(1);
 pub(super) struct Patience {
     answers: Rc<Answers>,
     sink: FrameSink,
+    incoming: Rc<Incoming>,
+    /// The payload that is coming, as that knows it.
+    payload: Cell<Option<u64>>,
     /// The frame that has begun.
     begun: Rc<Cell<Option<u64>>>,
     came: Rc<Cell<u64>>,
@@ -34,6 +39,9 @@ pub(super) struct Patience {
 
 /// The node does not listen until this is dropped.
 pub(super) struct Rest(Rc<Patience>);
+
+/// A payload that has memory is coming until this is dropped.
+pub(super) struct Brings(Rc<Patience>);
 
 /// Something that is waited for, and how much patience that has cost.
 struct Wait<T> {
@@ -67,10 +75,16 @@ impl<T: PartialEq> Wait<T> {
 }
 
 impl Patience {
-    pub(super) fn new(source: &FrameSource, answers: Rc<Answers>, sink: FrameSink) -> Rc<Patience> {
+    pub(super) fn new(
+        source: &FrameSource,
+        answers: Rc<Answers>,
+        sink: FrameSink,
+        incoming: Rc<Incoming>,
+    ) -> Rc<Patience> {
         let (begun, came) = (source.begun(), source.came());
         let (is_met, rests, rested) = (Cell::new(false), Cell::new(0), Cell::new(0));
-        Rc::new(Patience { answers, sink, begun, came, is_met, rests, rested })
+        let payload = Cell::new(None);
+        Rc::new(Patience { answers, sink, incoming, payload, begun, came, is_met, rests, rested })
     }
 
     /// The client has said hello.
@@ -82,6 +96,12 @@ impl Patience {
     pub(super) fn rest(self: &Rc<Self>) -> Rest {
         self.rests.set(self.rests.get() + 1);
         Rest(self.clone())
+    }
+
+    /// A payload comes that goes to a target, and for which memory was taken: one at a time.
+    pub(super) fn brings(self: &Rc<Self>, target: TargetId, length: usize) -> Brings {
+        self.payload.set(Some(self.incoming.begins(target, length, self.came.clone())));
+        Brings(self.clone())
     }
 
     /// Ends when the client has tried the node's patience.
@@ -99,13 +119,17 @@ impl Patience {
                     return Error::disconnected(format!("the peer did not say hello for {patience:?}"));
                 }
             }
-            let read = reading.over(listened, self.begun.get(), self.came.get(), least);
+            let hurried = self.payload.get().and_then(|payload| self.incoming.hurries(payload));
+            let least_read = hurried.map_or(least, |rate| rate.max(least));
+            let read = reading.over(listened, self.begun.get(), self.came.get(), least_read);
             let waits = self.backlog(taking.what);
             let taken = taking.over(turn, waits, self.sink.progress(), least);
-            if read.max(taken) >= patience {
-                return Error::disconnected(format!(
-                    "the peer did not go on for {patience:?}, or did with less than {least}"
-                ));
+            for (cost, least) in [(read, least_read), (taken, least)] {
+                if cost >= patience {
+                    return Error::disconnected(format!(
+                        "the peer did not go on for {patience:?}, or did with less than {least}"
+                    ));
+                }
             }
         }
     }
@@ -125,6 +149,14 @@ impl Drop for Rest {
     fn drop(&mut self) {
         self.0.rests.set(self.0.rests.get() - 1);
         self.0.rested.set(self.0.rested.get() + 1);
+    }
+}
+
+impl Drop for Brings {
+    fn drop(&mut self) {
+        if let Some(payload) = self.0.payload.take() {
+            self.0.incoming.ends(payload);
+        }
     }
 }
 

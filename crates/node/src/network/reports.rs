@@ -1,7 +1,8 @@
 //! What a node tells the manager, again and again, and what it does with the answer: keys, epochs, fences.
 //!
 //! Before the first answer the node has no keys, so nothing is allowed: what it missed while it was away it learns before it
-//! serves. With the manager away it goes on with the keys that it has.
+//! serves. What was revoked may come in parts, before the last of which the manager sends a target that was started no keys. With the
+//! manager away it goes on with the keys that it has.
 
 use super::load::Load;
 use super::{Node, TargetDoor};
@@ -65,7 +66,7 @@ struct Obeyed {
     /// Why an order could not be carried out, and will not be soon.
     unable: Option<Error>,
     set_aside: Vec<ObjectId>,
-    /// The newest key that it has.
+    /// The newest key that it has; a target without one serves nobody.
     key: Option<u32>,
 }
 
@@ -133,7 +134,7 @@ impl Node {
         for (target, obeyed) in targets.into_iter().zip(obeyed) {
             match obeyed {
                 Ok(Obeyed { carried_out, is_fenced, unable, set_aside, key }) => {
-                    heard.serving += 1;
+                    heard.serving += usize::from(key.is_some());
                     done.carried_out.entry(target).or_default().extend(carried_out);
                     done.keys.extend(key.map(|key| (target, key)));
                     heard.unable.extend(unable.map(|error| (target, error)));
@@ -230,6 +231,11 @@ impl Node {
                 Err(error) if error.kind == Kind::Full => {}
                 Err(error) => drop(obeyed.unable.get_or_insert(error)),
             }
+        }
+        if told.keys.is_empty() {
+            // More was revoked than one answer tells of: who asks is to ask again, and this node hears the rest first.
+            obeyed.is_fenced = false;
+            return Ok(obeyed);
         }
         self.keys.join(identity.cluster, told.target, random::bytes(&*self.env.random));
         for key in told.keys {

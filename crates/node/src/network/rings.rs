@@ -155,7 +155,7 @@ impl Session {
         let request = in_words_of_the_target(ring, ask)?;
         if looks {
             // All pins of a ring are in it. What changes nothing may end whenever it likes.
-            self.tell_later(id, async move {
+            self.tell_later(id, target, async move {
                 forebay_wire::write_body(&handle.call_from_task(request, Some(fenced)).await?)
             });
             return Ok(());
@@ -364,8 +364,8 @@ impl Session {
                         place.replace(Some(asking));
                     }
                     let weight = payload.len() + OVERHEAD;
-                    let own = own.take(weight).await;
-                    let room: Room = Rc::new((own, node.outgoing.take(weight).await));
+                    let own = own.take_answered(weight).await;
+                    let room: Room = Rc::new((own, node.outgoing.take_answered(weight).await));
                     answers.answer(id, forebay_wire::write_body(&head).map(|body| (body, payload.into())), room);
                 }
                 Err(error) => {

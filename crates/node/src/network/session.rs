@@ -6,9 +6,11 @@
 
 use super::Node;
 use super::answers::Answers;
+use super::divided::Divided;
 use super::heaps::Heaps;
+use super::incoming::Taken;
 use super::intake::Window;
-use super::locks::Turn;
+use super::locks::{Holder, Turn};
 use super::patience::Patience;
 use super::places::Place;
 use super::rings::Rings;
@@ -54,6 +56,10 @@ pub(super) const OVERHEAD: usize = 1024;
 const SMALL: usize = 64 << 10;
 /// Of which a refusal of a stranger takes so much, so that there are few of them.
 const OF_STRANGER: usize = SMALL / 16;
+/// Answers with a payload, in one connection: so many bytes, of few requests.
+const ROOM: usize = WINDOW.0 as usize + SMALL;
+/// Of which one target has so much that has not answered: as many pieces of 4 MiB as with all of it but one, which is left for others.
+const ROOM_OF_ONE: usize = WINDOW.0 as usize / 4 * 3 + SMALL / 2;
 /// Answers without a payload that may be large, in one connection: what they weigh at most is taken before they are asked for.
 const TOLD: usize = 4 << 20;
 /// The most that one about objects weighs: attributes, and those that ride on it.
@@ -78,27 +84,29 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
         move |came| window.came(came)
     });
     let answers = Rc::new(Answers::new(sink.clone()));
-    let patience = Patience::new(&source, answers.clone(), sink.clone());
+    let patience = Patience::new(&source, answers.clone(), sink.clone(), node.incoming.clone());
+    let doing = node.sessions.begin(nonce);
+    let holder = Holder::new(doing.clone(), source.came());
     let mut session = Session {
         node: node.clone(),
         source,
         answers,
         last: 0,
         nonce,
-        doing: node.sessions.begin(nonce),
+        doing: doing.clone(),
+        holder,
         links: RefCell::default(),
         locks: Rc::default(),
         rings: Rc::default(),
         heaps: Rc::default(),
-        room: Allowance::new(WINDOW.0 as usize),
+        room: Divided::new(ROOM, ROOM_OF_ONE),
         small: Allowance::new(SMALL),
-        told: Allowance::new(TOLD),
+        told: Divided::new(TOLD, TOLD / 4 * 3),
         patience: patience.clone(),
         place: place.clone(),
         window,
     };
     place.may_go_when(session.is_spent(&sink));
-    let doing = session.doing.clone();
     let slow = patience.lost(&node.env.clock, node.bounds.patience, node.bounds.least_rate);
     let over = race(slow, race(place.lost(), doing.replaced()));
     let first = race(session.talk(&sink), over).await;
@@ -117,7 +125,14 @@ pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
             lingers = false;
             Ok(())
         }
-        First::Right(First::Right(First::Right(()))) => Ok(()),
+        // Its client has another one, or others need what it holds.
+        First::Right(First::Right(First::Right(()))) => match doing.why() {
+            Some(why) => {
+                node.cuts.slow();
+                Err(why)
+            }
+            None => Ok(()),
+        },
     };
     if let Err(error) = ended
         && error.kind != Kind::Disconnected
@@ -145,6 +160,8 @@ pub(super) struct Session {
     last: u64,
     nonce: [u8; 16],
     pub(super) doing: Rc<Doing>,
+    /// This connection, as one that holds locks.
+    holder: Holder,
     /// Ways to the objects of targets, whose I/O is a stream of its own on each.
     links: RefCell<BTreeMap<TargetId, Rc<ObjectLink>>>,
     locks: Rc<RefCell<BTreeMap<RequestId, Turn>>>,
@@ -153,11 +170,11 @@ pub(super) struct Session {
     /// Transactions with heaps.
     pub(super) heaps: Rc<Heaps>,
     /// What this connection may have of the node's memory for answers with payloads.
-    pub(super) room: Allowance,
+    pub(super) room: Divided,
     /// And for those without.
     pub(super) small: Allowance,
     /// And for those of them that may be large. They wait for no credit, and so for none of those with a payload.
-    told: Allowance,
+    told: Divided,
     pub(super) patience: Rc<Patience>,
     place: Rc<Place>,
     pub(super) window: Rc<Window>,
@@ -303,7 +320,7 @@ impl Session {
         let (answers, id, version) = (self.answers.clone(), head.request, capability.version);
         let (node, small) = (self.node.clone(), self.small.clone());
         let (own, told) = (self.room.clone(), self.told.clone());
-        let weight = request.weight(0) + OVERHEAD;
+        let (target, weight) = (request.target, request.weight(0) + OVERHEAD);
         let reads = matches!(request.ask, Ask::Read { .. });
         let looks = reads || matches!(request.ask, Ask::Attributes { .. } | Ask::List { .. });
         let begun = match looks {
@@ -318,11 +335,11 @@ impl Session {
         let room = match length {
             0 => None,
             _ => {
-                // Before memory is taken for what is written, there has to be some. That is not the client's fault.
-                let room = {
-                    let _waits = self.patience.rest();
-                    self.node.room(&self.node.large_incoming, &self.node.incoming, length + OVERHEAD).await
+                let room = match self.room_to_write(target, length).await {
+                    Ok(room) => room,
+                    Err(busy) => return Ok(Err(busy)),
                 };
+                let brings = self.patience.brings(target, length);
                 self.window.begins(length);
                 let buffer = self.node.payloads.borrow_mut().take(length);
                 payload = match buffer {
@@ -337,6 +354,7 @@ impl Session {
                     }
                 };
                 self.window.ends();
+                drop(brings);
                 // What only looks has no use for it, and is not to keep it while it waits for its client.
                 match looks {
                     true => {
@@ -357,20 +375,22 @@ impl Session {
                     return Ok((answer?, own, (None, node.small.take(OVERHEAD).await)));
                 }
                 // What is read waits here, so that the client can let others come meanwhile.
-                let (own, room) = match reads {
-                    true => {
-                        let own = own.take(weight).await;
-                        (own, node.room(&node.large_outgoing, &node.outgoing, weight).await)
-                    }
-                    false => {
-                        let own = told.take(MOST_OF_OBJECTS).await;
-                        (own, (None, node.told.take(MOST_OF_OBJECTS).await))
+                let room = async {
+                    match reads {
+                        true => {
+                            let own = own.take(target, weight).await;
+                            (own, node.room_to_read(target, weight).await)
+                        }
+                        false => {
+                            let own = told.take(target, MOST_OF_OBJECTS).await;
+                            (own, (None, node.told.take(target, MOST_OF_OBJECTS).await))
+                        }
                     }
                 };
-                if answers.is_abandoned() {
-                    return Err(Error::disconnected("nobody waits for what was to be read"));
-                }
-                Ok((link.ask_fenced(request, Payload::default(), version)?.answer().await?, own, room))
+                let over = || Error::disconnected("nobody waits for what was to be read");
+                let (own, (large, room)) = answers.unless_over(id, room).await.ok_or_else(over)?;
+                let answer = link.ask_fenced(request, Payload::default(), version)?.answer().await?;
+                Ok((answer, own.answered(), (large, room.answered())))
             };
             let answer: Result<_> = answer.await;
             match answer {
@@ -388,6 +408,12 @@ impl Session {
         Ok(Ok(()))
     }
 
+    /// Waits for memory for what comes with a request, before any is taken. That is not the client's fault.
+    pub(super) async fn room_to_write(&self, target: TargetId, length: usize) -> Result<Taken> {
+        let _waits = self.patience.rest();
+        self.node.incoming.take(target, length).await
+    }
+
     /// Answers with the body that comes of this.
     pub(super) fn answer_later(&self, id: RequestId, answer: impl Future<Output = Result<Vec<u8>>> + 'static) {
         let (answers, small, node) = (self.answers.clone(), self.small.clone(), self.node.clone());
@@ -398,16 +424,21 @@ impl Session {
         });
     }
 
-    /// The same, where the body may be a large one: it is asked for when there is room, and somebody who waits for it.
-    pub(super) fn tell_later(&self, id: RequestId, answer: impl Future<Output = Result<Vec<u8>>> + 'static) {
+    /// The same, where the body may be a large one: the target is asked for it when there is room, and somebody who waits for it.
+    pub(super) fn tell_later(
+        &self,
+        id: RequestId,
+        target: TargetId,
+        answer: impl Future<Output = Result<Vec<u8>>> + 'static,
+    ) {
         let (answers, small, node) = (self.answers.clone(), self.small.clone(), self.node.clone());
         let told = self.told.clone();
         self.node.env.spawner.detach(async move {
-            let room = (told.take(MOST_TOLD).await, node.told.take(MOST_TOLD).await);
-            if answers.is_abandoned() {
-                return;
-            }
-            match answer.await {
+            let room = async { (told.take(target, MOST_TOLD).await, node.told.take(target, MOST_TOLD).await) };
+            let Some((own, room)) = answers.unless_over(id, room).await else { return };
+            let answer = answer.await;
+            let room = (own.answered(), room.answered());
+            match answer {
                 Ok(body) => answers.answer(id, Ok((body, Pieces::default())), Rc::new(room)),
                 Err(error) => {
                     drop(room);
@@ -453,13 +484,13 @@ impl Session {
                 "{MOST_LOCKS} locks of this connection are held or waited for, and more are not given; give some back"
             )));
         }
-        let turn = self.node.locks.ask((target, id, part));
+        let turn = self.node.locks.ask((target, id, part), self.holder.clone());
         let (answers, locks, request) = (self.answers.clone(), self.locks.clone(), head.request);
         let (small, node) = (self.small.clone(), self.node.clone());
         locks.borrow_mut().insert(request, turn);
         self.node.env.spawner.detach(async move {
             let answer = async {
-                held(&locks, request).await?;
+                held_in_time(&node, &locks, request).await?;
                 // Whoever held it last may have been shut out since this was asked.
                 let stat = ObjectRequest::new(target, Ask::Stat { id, page: None });
                 match link.ask_fenced(stat, Payload::default(), version)?.answer().await {
@@ -529,6 +560,26 @@ impl Session {
         let link = Rc::new(ObjectLink::new(self.node.link(), Handles::one(target, handle)));
         self.links.borrow_mut().insert(target, link.clone());
         Ok(link)
+    }
+}
+
+/// Waits until a lock of a connection is held. Who holds it meanwhile and hangs loses its connection: one over which nothing came for as
+/// long as patience lasts, once all that was shown over it has run out.
+async fn held_in_time(node: &Node, locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) -> Result<()> {
+    let mut before = None;
+    loop {
+        let patience = node.bounds.patience;
+        if let First::Left(held) = race(held(locks, request), node.env.clock.sleep(patience)).await {
+            return held;
+        }
+        let holder = locks.borrow().get(&request).and_then(Turn::holder);
+        let seen = holder.as_ref().map(|(turn, holder)| (*turn, holder.came()));
+        if let Some((_, holder)) = holder
+            && seen == before
+        {
+            holder.end_if_spent(node.env.clock.wall(), patience);
+        }
+        before = seen;
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Doing {
     /// Those of which this is the former: a client may name each of them as the one before, as long as something is under way here.
     behind: RefCell<Vec<Rc<Doing>>>,
     is_ended: Cell<bool>,
+    /// Why the node ended it, which its client is told.
+    why: RefCell<Option<Error>>,
     /// The client of the capability that was shown last, and until when that counts.
     shown: Cell<Option<(u64, Timestamp)>>,
     waiting: RefCell<Vec<Waker>>,
@@ -59,6 +61,7 @@ impl Sessions {
             former: RefCell::default(),
             behind: RefCell::default(),
             is_ended: Cell::new(false),
+            why: RefCell::default(),
             shown: Cell::new(None),
             waiting: RefCell::default(),
         });
@@ -95,6 +98,18 @@ impl Doing {
     /// What was shown last counts no more.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.shown.get().is_some_and(|(_, until)| until < now)
+    }
+
+    /// The node ends it, and says why.
+    pub(super) fn end(&self, why: Error) {
+        self.why.borrow_mut().get_or_insert(why);
+        self.is_ended.set(true);
+        self.wake();
+    }
+
+    /// Why the node ended it, if it did.
+    pub(super) fn why(&self) -> Option<Error> {
+        self.why.borrow().clone()
     }
 
     /// A request that changes something of a target begins, unless the connection was replaced, or something of one before it is
@@ -145,7 +160,7 @@ impl Doing {
         Ok(())
     }
 
-    /// Waits until the connection is replaced.
+    /// Waits until the connection is replaced, or ended.
     pub(super) async fn replaced(&self) {
         self.until(|doing| doing.is_ended.get()).await;
     }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 mod frames;
 mod heaps;
+mod hung;
 mod locks;
 mod memory;
 mod rings;

@@ -307,3 +307,60 @@ fn before_a_target_serves_it_is_settled_which_of_the_rings_that_it_made_anew_are
     })
     .expect("the loop of the network");
 }
+
+/// A manager that knows of more that was revoked than it tells of at once.
+struct InParts(Sender<Report>, Cell<u64>);
+
+impl ToManager for InParts {
+    fn report(&self, report: Report) -> FabricFuture<Result<Reported>> {
+        drop(self.0.send(report));
+        self.1.set(self.1.get() + 1);
+        let part = self.1.get();
+        let order = Order { object: ObjectId { volume: 1, object: part }, version: 2, remove: false };
+        let keys = match part {
+            1 | 2 => Vec::new(),
+            _ => vec![VersionedKey { version: 1, key: Hidden(vec![3; 32]) }],
+        };
+        let targets = vec![ToTarget { target: WELL, keys, orders: vec![order], astray: vec![], refused: None }];
+        let wall = real::clock::wall();
+        Box::pin(async move { Ok(Reported { epoch: 7, least_epoch: 7, targets, wall, shut_out: vec![] }) })
+    }
+}
+
+#[test]
+fn a_target_that_has_not_heard_of_all_that_was_revoked_serves_nobody_yet_and_asks_on_at_once() {
+    real::run_network(|env| async move {
+        let (at, mut orders) = mailbox();
+        let door = TargetDoor { id: WELL, handle: TargetHandle::new(at) };
+        let node = Node::new(env.clone(), vec![door], Bounds::default(), 1);
+        let (to_manager, mut reports) = mailbox();
+        let (told, mut heard) = mailbox();
+        let identity = Identity { node: 7, cluster: 77, address: "here".to_string() };
+        let manager = Rc::new(InParts(to_manager, Cell::new(0)));
+        let (serves, clock) = (node.clone(), env.clock.clone());
+        let hears = move |heard: Result<Heard>| {
+            let refused = shown(&serves, WELL, clock.wall()).err().map(|error| error.kind);
+            let _ = told.send((heard.expect("the manager answered").serving, refused));
+        };
+        let began = env.clock.now();
+        env.spawner.detach(node.keep_reporting(identity, manager, hears));
+        env.spawner.detach(async move {
+            while let Some(order) = orders.receive().await {
+                match order {
+                    Asked::Ask { answer, .. } => drop(answer.send(Ok(Reply::Info(info(WELL))), 0).await),
+                    Asked::Fence { answer, .. } => drop(answer.send(Ok(()), 0).await),
+                    _ => panic!("nothing else was told"),
+                }
+            }
+        });
+        for expected in [(0, Some(Kind::Busy)), (0, Some(Kind::Busy)), (1, None)] {
+            assert_eq!(heard.receive().await, Some(expected));
+        }
+        assert!(env.clock.now().since(began) < EVERY, "what was carried out is said at once");
+        for (carried_out, known) in [(0, (0, 0)), (1, (0, 0)), (1, (0, 0)), (1, (1, 7))] {
+            let report = reports.receive().await.expect("a report").targets.remove(0);
+            assert_eq!((report.carried_out.len(), (report.key, report.epoch)), (carried_out, known));
+        }
+    })
+    .expect("the loop of the network");
+}

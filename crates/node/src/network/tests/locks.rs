@@ -1,6 +1,7 @@
 //! Locks of connections.
 
 use super::*;
+use forebay_env::race::{First, race};
 use forebay_wire::link::Coming;
 use forebay_wire::lock::{Lock, Locked, Unlock};
 
@@ -47,5 +48,37 @@ fn locks_are_held_in_turn_and_say_from_which_version_on_they_keep_others_out() {
         let reading = rig.shown(&rig.capability(Rights::READ));
         let refused = rig.lock(&one, &reading).await.expect_err("who reads locks nothing");
         assert_eq!(refused.kind, Kind::Forbidden);
+    });
+}
+
+#[test]
+fn who_hangs_with_a_lock_loses_it_when_what_it_showed_has_run_out_and_whoever_is_there_does_not() {
+    let bounds = Bounds { patience: Duration::from_millis(200), ..Bounds::default() };
+    with_node(bounds, |rig| async move {
+        let (holder, other) = (rig.link(Credit::new(1 << 20)).await, rig.link(Credit::new(1 << 20)).await);
+        let until = Timestamp(rig.env.clock.wall().0 + 400_000_000);
+        let held = rig.lock(&holder, &rig.shown(&Capability { until, ..rig.capability(Rights::WRITE) }));
+        held.await.expect("nobody holds it");
+        rig.fence(FIRST_FENCE + 1).await.expect("it is durable");
+        let newer = Capability { version: FIRST_FENCE + 1, ..rig.capability(Rights::WRITE) };
+        let waits = rig.lock(&other, &rig.shown(&newer));
+        for _ in 0..60 {
+            holder.ping().expect("it is asked").await.expect("it is there");
+            rig.env.clock.sleep(Duration::from_millis(20)).await;
+        }
+        assert!(rig.env.clock.wall() > until && holder.ended().is_none(), "it is there");
+        assert_eq!(rig.node.cuts(), CutCounts::default());
+        // From now on nothing comes.
+        let First::Left(answer) = race(waits, rig.env.clock.sleep(Duration::from_secs(20))).await else {
+            panic!("the lock is held for ever")
+        };
+        let fence = forebay_wire::read_body::<Locked>(&answer.expect("it is free").body).expect("a lock").fence;
+        assert_eq!(fence, FIRST_FENCE + 2, "its holder lost it, and may not know");
+        while holder.ended().is_none() {
+            rig.env.clock.sleep(Duration::from_millis(1)).await;
+        }
+        let said = holder.ended().expect("it ended").message;
+        assert!(said.contains("others wait for a lock"), "{said}");
+        assert_eq!(rig.node.cuts(), CutCounts { slow: 1, ..CutCounts::default() });
     });
 }

@@ -4,6 +4,7 @@ use super::frames::greeted;
 use super::*;
 use bytes::Bytes as Shared;
 use forebay_env::conformance::streams::send;
+use forebay_env::race::{First, race};
 use forebay_wire::capability::Nonces;
 
 /// A write of so many bytes, as it goes over the wire.
@@ -119,5 +120,42 @@ fn who_is_slow_and_faster_than_the_least_rate_comes_to_its_end() {
         };
         assert!(!answered.flags.has(Flags::ERROR), "{answered:?}");
         assert_eq!(rig.node.cuts(), CutCounts::default());
+    });
+}
+
+#[test]
+fn who_is_faster_than_the_least_rate_and_keeps_others_from_memory_for_long_is_cut_and_is_not_while_nobody_waits() {
+    let bounds = Bounds {
+        memory: Bytes::mib(1),
+        patience: Duration::from_millis(400),
+        least_rate: Rate(1000),
+        ..Bounds::default()
+    };
+    with_node(bounds, |rig| async move {
+        let (other, all) = rig.made().await;
+        let (_source, mut to, nonces) = greeted(&rig).await;
+        let bytes = writing(&rig, &all, &nonces, 700_000);
+        send(&mut to, &bytes[..2000]).await.expect("it hears");
+        while rig.node.memory_used().0 < 700_000 {
+            rig.env.clock.sleep(Duration::from_millis(1)).await;
+        }
+        let clock = rig.env.clock.clone();
+        let dripping = rig.env.spawner.spawn(async move {
+            // All of them come in more than a minute.
+            let mut drips = bytes[2000..].chunks(100);
+            while send(&mut to, drips.next().expect("it is cut")).await.is_ok() {
+                clock.sleep(Duration::from_millis(10)).await;
+            }
+        });
+        rig.env.clock.sleep(Duration::from_millis(1200)).await;
+        assert_eq!(rig.node.cuts(), CutCounts::default(), "nobody waits");
+        let written = rig.ask(&other, &all, write(0), vec![7; 700_000]);
+        let First::Left(written) = race(written, rig.env.clock.sleep(Duration::from_secs(20))).await else {
+            panic!("there is no memory for it")
+        };
+        written.expect("there is memory for it");
+        dripping.await;
+        assert_eq!(rig.node.cuts(), CutCounts { slow: 1, ..CutCounts::default() });
+        assert_eq!(rig.node.memory_used(), Bytes::ZERO);
     });
 }
