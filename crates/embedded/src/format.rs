@@ -124,7 +124,12 @@ fn locked(dir: &Path, options: &FormatOptions) -> Result<Vec<Formatted>> {
             layout(size, options)?;
             vec![(PathBuf::from(FILE), fresh_file(&dir.join(FILE), size, options.force)?)]
         }
-        None => options.devices.iter().map(|path| device(path, options)).collect::<Result<Vec<_>>>()?,
+        None => {
+            let devices = options.devices.iter().map(|path| device(path, options)).collect::<Result<Vec<_>>>()?;
+            // What a file lacks of its space, others may have taken when it is written.
+            devices.iter().try_for_each(|(_, opened)| opened.set_space_aside())?;
+            devices
+        }
     };
     let mut formatted = Vec::new();
     for (path, opened) in targets {
@@ -156,6 +161,7 @@ pub(crate) fn another(dir: &Path, asked: &AddTarget, known: &Settings) -> Result
     let named = path.strip_prefix(dir).map_or_else(|_| path.clone(), Path::to_path_buf);
     let Some(size) = asked.size else {
         let (_, opened) = device(&path, &options)?;
+        opened.set_space_aside()?;
         return one(named, opened, &options);
     };
     layout(size, &options)?;

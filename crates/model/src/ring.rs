@@ -318,7 +318,7 @@ pub struct RingStatus {
     pub readable_sequence: u64,
     /// Time of the oldest element that is kept.
     pub oldest: Option<Timestamp>,
-    /// Time of the newest element that is durable.
+    /// Time of the newest element that was accepted: what is durable ends before it, or with it.
     pub newest: Option<Timestamp>,
     /// Bytes written since the target was opened, padding and index included.
     pub written: Bytes,

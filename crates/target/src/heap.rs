@@ -157,7 +157,7 @@ struct Work {
     /// Something was put, freed or merged since the last commit.
     is_changed: bool,
     failure: Option<Error>,
-    /// It was deleted: nothing of it can be read.
+    /// It was deleted, or opened anew: nothing of it can be read.
     ended: bool,
     complaints: Vec<String>,
     /// What is to be read by who copies it.
@@ -327,6 +327,11 @@ impl Heap {
     /// Why nothing is put, freed or committed any more, if so.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.work.borrow().failure.clone()
+    }
+
+    /// Whether it is there no more for who has it: it was deleted, or opened anew.
+    pub fn has_ended(&self) -> bool {
+        self.work.borrow().ended
     }
 
     /// The root of the last commit.

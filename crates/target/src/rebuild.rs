@@ -157,6 +157,9 @@ pub async fn look(env: Env, wanted: Option<TargetId>, progress: &mut dyn FnMut(B
     let of_target = || sightings.of(target.0);
     catalog.epoch = of_target().map(|s| sightings.epoch_there(s.stamped(), s.epoch())).max().unwrap_or(0) + 1;
     catalog.next_ring = next_ring;
+    // Nothing says any more which pins there were, and whoever has the number of one is not to let go of another: one for each
+    // microsecond is more than were ever made.
+    catalog.next_pin = u64::try_from(env.clock.wall().0 / 1000).map_or(1, |micros| micros.max(1));
     let mut slots: u64 = rings.values().map(|it| it.record.slots.len() as u64).sum();
     // What was there last is most likely there still, and not one that had been deleted.
     for (id, ring) in rings.iter_mut().rev() {

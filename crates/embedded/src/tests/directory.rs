@@ -97,6 +97,17 @@ fn formatting_asks_before_it_ends_what_is_there() {
 }
 
 #[test]
+fn a_file_without_all_of_its_space_has_it_once_it_is_a_target() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("sparse");
+    std::fs::File::create(&path).and_then(|file| file.set_len(Bytes::mib(64).0)).expect("a file");
+    format(dir.path().join("cluster"), &FormatOptions::devices(vec![path.clone()], Measure::Guess)).expect("formatted");
+    let metadata = std::fs::metadata(&path).expect("it is there");
+    assert!(metadata.blocks() * 512 >= Bytes::mib(64).0, "{} blocks", metadata.blocks());
+}
+
+#[test]
 fn several_named_targets_are_one_cluster() {
     let files = tempfile::tempdir().expect("a directory");
     let devices: Vec<PathBuf> = ["one", "two"].map(|name| files.path().join(name)).to_vec();

@@ -64,6 +64,22 @@ fn what_is_written_with_64_mebibytes_at_once_is_read_as_a_whole_by_the_owner_and
 }
 
 #[test]
+fn what_is_written_of_objects_is_not_told_as_read() {
+    let dir = fresh();
+    let owner = enter(dir.path());
+    let target = owner.info().expect("who serves").targets[0].id;
+    let at = place(target, 8, 1);
+    owner.objects().create_volume(target, 8, Quota::default()).expect("a volume");
+    owner.objects().create(at, Vec::new()).expect("an object");
+    let read = || owner.info().expect("who serves").targets[0].activity.read;
+    let (before, size) = (read(), Bytes::mib(4));
+    owner.objects().write_at(at, 0, vec![1; size.0 as usize], PLAIN).expect("written");
+    let after = read();
+    assert!(after - before < size / 2, "{after} after {before}");
+    owner.close().expect("closed");
+}
+
+#[test]
 fn a_level_of_durability_that_is_not_known_is_refused_and_the_connection_is_as_good_as_before() {
     let dir = fresh();
     let owner = enter(dir.path());

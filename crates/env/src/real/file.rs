@@ -4,7 +4,8 @@ mod new;
 
 use super::io_error;
 use forebay_model::{Bytes, Error, Result};
-use rustix::fs::FlockOperation;
+use rustix::fs::{Advice, FlockOperation};
+use rustix::io::Errno;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -97,10 +98,7 @@ pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
 /// Puts `content` at `path`, durably: at any moment the old content is there, or the new, never a part.
 pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     let path = path.as_ref();
-    let folder = folder_of(path);
-    let mut name = path.file_name().map(|n| n.to_os_string()).unwrap_or_default();
-    name.push(format!(".{}.{:016x}", rustix::process::getpid(), super::random::number()));
-    let draft = folder.join(name);
+    let (folder, draft) = (folder_of(path), draft_of(path));
     let write = || {
         let mut file = fs::File::create_new(&draft)?;
         file.write_all(content)?;
@@ -115,17 +113,41 @@ pub fn replace(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     })
 }
 
-/// Writes a file that only this user can read, and that was not there before; nothing of it stays if that fails.
+/// Writes a file that only this user can read, and that was not there before, durably: at any moment all of it is there, or
+/// nothing, and nothing of it stays if that fails.
 pub fn create_secret(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
     let path = path.as_ref();
-    let mut options = fs::OpenOptions::new();
-    let made = options.write(true).create_new(true).mode(0o600).open(path);
-    let mut file = made.map_err(|e| trouble("creating", path, &e))?;
-    file.write_all(content).and_then(|()| file.sync_all()).map_err(|e| {
-        // Half a secret is none, and would be in the way of the next; the error that matters is the one we have.
-        let _ = fs::remove_file(path);
+    let (folder, draft) = (folder_of(path), draft_of(path));
+    let write = || {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        new::rename_new(&draft, path)?;
+        fs::File::open(folder).and_then(|folder| folder.sync_all()).inspect_err(|_| {
+            // Nobody is to rely on what a power cut may take; the error that matters is the one we have.
+            let _ = fs::remove_file(path);
+        })
+    };
+    write().map_err(|e| {
+        // As above.
+        let _ = fs::remove_file(&draft);
         trouble("creating", path, &e)
     })
+}
+
+/// From now on a file is read from its device, as far as nobody uses it. After a write-back that failed, the kernel goes on
+/// showing what was to be written, and never writes it: who believes that builds on what is not there.
+pub fn forget_cached(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let file = fs::File::open(path).map_err(|e| trouble("opening", path, &e))?;
+    // What is not written yet cannot be forgotten; if it cannot be written, the device says what is there.
+    let _ = file.sync_all();
+    match rustix::fs::fadvise(&file, 0, None, Advice::DontNeed) {
+        // A kernel can be built without taking advice.
+        Ok(()) | Err(Errno::NOSYS) => Ok(()),
+        Err(e) => Err(trouble("reading anew", path, &e.into())),
+    }
 }
 
 /// Gives a file another name in its directory, durably; what has that name is replaced.
@@ -212,7 +234,7 @@ impl Lock {
         let file = options.open(path).map_err(|e| trouble("opening", path, &e))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock(file))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(Errno::WOULDBLOCK) => Ok(None),
             Err(e) => Err(trouble("locking", path, &e.into())),
         }
     }
@@ -227,6 +249,13 @@ impl Drop for Lock {
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A name beside a file's, which nothing has: what an earlier draft left is in nobody's way.
+fn draft_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().map(|n| n.to_os_string()).unwrap_or_default();
+    name.push(format!(".{}.{:016x}", rustix::process::getpid(), super::random::number()));
+    folder_of(path).join(name)
 }
 
 fn trouble(doing: &str, path: &Path, error: &io::Error) -> Error {

@@ -15,7 +15,7 @@ use inspect::Alignment;
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,30 @@ impl Opened {
         let mut buffer = Buffer::alone(length)?;
         let read = self.file.read_exact_at(&mut buffer, offset.0);
         read.map(|()| buffer).map_err(|e| io_error("looking into", &self.geometry.name, &e))
+    }
+
+    /// Sets space aside for what of a file has none yet, so that no write into it fails for want of room; what is in it stays. It is
+    /// refused with [`forebay_model::Kind::Full`] before anything is taken if there is less. A device has all of its space, and a
+    /// file system that cannot set any aside is left as it is.
+    pub fn set_space_aside(&self) -> Result<()> {
+        let name = &self.geometry.name;
+        let metadata = self.file.metadata().map_err(|e| io_error("looking at", name, &e))?;
+        let missing = Bytes(metadata.len()).saturating_sub(Bytes(metadata.blocks().saturating_mul(512)));
+        if !metadata.is_file() || missing == Bytes::ZERO {
+            return Ok(());
+        }
+        let room = rustix::fs::fstatvfs(&self.file)
+            .map_err(|e| io_error("asking for the free space beside", name, &e.into()))?;
+        let room = Bytes(room.f_bavail.saturating_mul(room.f_frsize));
+        if room < missing {
+            return Err(no_room(name, missing, room));
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, metadata.len()) {
+            Ok(()) => self.file.sync_all().map_err(|e| io_error("making durable", name, &e)),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(no_room(name, missing, room)),
+            Err(e) => Err(io_error("setting space aside for", name, &e.into())),
+        }
     }
 
     /// Keeps others from writing as long as this is open for inspection. False if somebody may be writing now.

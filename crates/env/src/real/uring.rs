@@ -209,8 +209,10 @@ impl Drop for UringDevice {
         let drained = self.drain();
         let core = self.core.get_mut();
         if drained.is_err() {
-            // The kernel may still use these buffers; losing the memory is the only safe thing left.
+            // The kernel may still use these buffers; losing the memory is the only safe thing left. And it may still write: the lock
+            // stays with the open file, which the kernel has until the last of it has ended.
             core.flights.drain(..).for_each(std::mem::forget);
+            return;
         }
         // The kernel takes a ring apart at its leisure and would keep the file and its lock until then.
         let _ = core.ring.submitter().unregister_files();

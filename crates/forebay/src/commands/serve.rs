@@ -133,6 +133,9 @@ pub fn run(context: &mut Context, args: &ServeArgs) -> Result<()> {
         told,
     };
     let server = Server::start(&dir, &dirs, &options)?;
+    // A manager that cannot go on serves nobody: then this ends, with what helps.
+    let ending = stop.clone();
+    server.when_manager_is_over(move || ending.set())?;
     let ca = args.tls.as_ref().map(|dir| dir.join(AUTHORITY).display().to_string());
     let (control, key) = (server.control(), server.key().display().to_string());
     if context.json {
@@ -296,7 +299,7 @@ fn how_it_is(status: &str) -> String {
     format!("How it is: http://{status}/status, and http://{status}/metrics for Prometheus")
 }
 
-/// Says what changed between a node and its manager.
+/// Says what changed between a node and its manager, or between that and its metadata.
 fn told(news: News) {
     aside::say(match news {
         News::Away(error) => format!(
@@ -321,6 +324,16 @@ fn told(news: News) {
             format!("forebay: {how}; what clients show is refused until then, or counts for too short")
         }
         News::Well => "forebay: the manager has this node again, and all that it serves".to_string(),
+        News::ManagerTroubled(error) => {
+            format!(
+                "forebay: the manager could not go on, and opens its metadata anew; what was answered is kept: {error}"
+            )
+        }
+        News::MetadataAway(error) => format!(
+            "forebay: the manager cannot open its metadata and answers nobody; what was allowed is served on, and it is tried again \
+             every few seconds: {error}"
+        ),
+        News::MetadataBack => "forebay: the manager could open its metadata, and answers again".to_string(),
     });
 }
 

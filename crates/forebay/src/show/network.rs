@@ -102,14 +102,20 @@ fn remark(map: &Map, target: &Target) -> String {
 pub fn health(survey: &Survey, rings: &[KnownRing]) -> (&'static str, String) {
     let map = &survey.map;
     let in_use = |target: &&Target| matches!(target.state, TargetState::Up | TargetState::Draining);
-    let broken = map.targets.iter().filter(in_use).find_map(|target| Some((target.target, target.failed.as_ref()?)));
-    if let Some((target, why)) = broken {
-        return (
-            "failed",
-            format!(
-                "target {target} takes nothing in any more: {why}; replace its device, and `forebay target fail` it"
-            ),
-        );
+    // Whoever says that a target has failed sees to it, and takes it away from its node. The manager says so by itself in the moment in
+    // which it hears of that, and then people are still to learn of it: for as long as its node has it.
+    let is_news =
+        |target: &&Target| in_use(target) || target.state == TargetState::Failed && target.served && is_up(map, target);
+    let broken = map.targets.iter().filter(is_news).find_map(|target| Some((target, target.failed.as_ref()?)));
+    if let Some((Target { target, state, left, .. }, why)) = broken {
+        let remedy = match (state, left) {
+            (TargetState::Failed, Some(0)) => "nothing lies on it any more: take it away, and `forebay target rm` it",
+            (TargetState::Failed, _) => {
+                "what it had is made anew on others where there are enough; then take it away, and `forebay target rm` it"
+            }
+            _ => "replace its device, and `forebay target fail` it",
+        };
+        return ("failed", format!("target {target} takes nothing in any more: {why}; {remedy}"));
     }
     if let Some(node) = map.nodes.iter().find(|node| !node.up && of_node(map, node).any(|target| in_use(&target))) {
         let remedy = "start it again, or `forebay target fail` what it has, so that it is made anew elsewhere";

@@ -146,6 +146,26 @@ fn a_ring_is_what_its_newest_trailer_says_and_has_the_room_that_it_had() {
 }
 
 #[test]
+fn the_number_of_a_pin_that_was_lost_is_never_that_of_another() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let it = made(&fake, &target, small(NAME, Bytes::mib(4)));
+    record(&fake, &it, 0, 2000);
+    let pin = |target: &Target| fake.run(target.pin(NAME, "p", Timestamp(0), fake.now())).unwrap().pin.id;
+    let before: Vec<u64> = (0..3).map(|_| pin(&target)).collect();
+    drop(it);
+    remade(&fake, target);
+    let target = opened(&fake);
+    let it = ring(&fake, &target, NAME);
+    let after = pin(&target);
+    assert!(before.iter().all(|before| *before < after), "{after} after {before:?}");
+    for lost in before {
+        assert_eq!(fake.run(target.unpin(NAME, lost)).unwrap_err().kind, Kind::Missing);
+    }
+    assert_eq!(it.status().pins.len(), 1);
+}
+
+#[test]
 fn what_was_sealed_before_a_ring_was_changed_says_what_it_was_before() {
     let fake = Fake::new(Bytes::mib(64), false);
     let target = fake.target();

@@ -142,7 +142,7 @@ fn ring_status() -> (String, Vec<u8>, RingStatus) {
         next_sequence: "u64", "number of the next element";
         readable_sequence: "u64", "number after the last element that can be read";
         oldest: "Option<Timestamp>", "time of the oldest element that is kept";
-        newest: "Option<Timestamp>", "time of the newest element that is durable";
+        newest: "Option<Timestamp>", "time of the newest element that was accepted";
         written: "Bytes", "written since the target was opened, with padding and index";
         elements: "u64", "accepted since then";
         missed_deadlines: "u64", "blocks that were late since then";

@@ -83,7 +83,7 @@ impl NewFile {
 }
 
 /// Gives a file its name unless something else has it by now.
-fn rename_new(draft: &Path, path: &Path) -> io::Result<()> {
+pub(super) fn rename_new(draft: &Path, path: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, draft, CWD, path, RenameFlags::NOREPLACE) {
         // Not every file system can do both at once.
         Err(Errno::INVAL | Errno::NOSYS) if path.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),

@@ -15,7 +15,6 @@ fn refusal(result: Result<Opened>) -> Error {
 
 #[test]
 fn a_created_file_has_its_space_and_is_ours_alone() {
-    use std::os::unix::fs::MetadataExt;
     let folder = folder();
     let path = folder.path().join("target");
     let opened = create_file(&path, Bytes::mib(3) + Bytes(5000)).unwrap();
@@ -54,6 +53,33 @@ fn more_than_the_file_system_has_is_refused_with_both_numbers_and_leaves_nothing
     assert_eq!(error.kind, Kind::Full);
     assert!(error.message.contains(&format!("{} bytes", size.0)) && error.message.contains("free"), "{error}");
     assert!(!path.exists());
+}
+
+#[test]
+fn of_a_file_that_is_there_the_space_that_it_lacks_is_set_aside_and_what_is_in_it_stays() {
+    let folder = folder();
+    let path = folder.path().join("sparse");
+    let made = File::create(&path).unwrap();
+    made.set_len(4 << 20).unwrap();
+    made.write_all_at(b"precious", 1 << 20).unwrap();
+    made.sync_all().unwrap();
+    open(&path, OpenMode::Exclusive).unwrap().set_space_aside().unwrap();
+    let metadata = std::fs::metadata(&path).unwrap();
+    assert_eq!(metadata.len(), 4 << 20);
+    assert!(metadata.blocks() * 512 >= metadata.len(), "its space is not set aside");
+    assert_eq!(&std::fs::read(&path).unwrap()[1 << 20..][..8], b"precious");
+
+    // More than there is: nothing of it is taken.
+    let path = folder.path().join("larger");
+    let room = available(folder.path()).unwrap();
+    if File::create(&path).unwrap().set_len(room.0 + (1 << 40)).is_err() {
+        println!("skipped: no file can be as large as that here");
+        return;
+    }
+    let before = std::fs::metadata(&path).unwrap().blocks();
+    let error = open(&path, OpenMode::Exclusive).unwrap().set_space_aside().unwrap_err();
+    assert!(error.kind == Kind::Full && error.message.contains("larger"), "{error}");
+    assert_eq!(std::fs::metadata(&path).unwrap().blocks(), before);
 }
 
 #[test]

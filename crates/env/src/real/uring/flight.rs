@@ -98,7 +98,13 @@ impl Flight {
         };
         if result < 0 {
             let error = io::Error::from_raw_os_error(-result);
-            if matches!(-result, libc::EAGAIN | libc::EINTR) && self.attempts < ATTEMPTS {
+            // What had no memory for itself was not begun; but of what a flush had none for, the kernel says nothing the next time.
+            let may_be_again = match -result {
+                libc::EAGAIN | libc::EINTR => true,
+                libc::ENOMEM => matches!(self.action, Action::Read | Action::Write),
+                _ => false,
+            };
+            if may_be_again && self.attempts < ATTEMPTS {
                 self.attempts += 1;
                 return Step::Again;
             }

@@ -183,6 +183,41 @@ fn a_kernel_error_becomes_a_device_error_with_its_number() {
 }
 
 #[test]
+fn what_had_no_memory_is_tried_again_unless_it_flushes() {
+    let (_folder, opened) = file(Bytes::mib(1));
+    let geometry = opened.geometry().clone();
+    for (action, is_again) in
+        [(Action::Read, true), (Action::Write, true), (Action::WriteDurable, false), (Action::Flush, false)]
+    {
+        let reply = Rc::new(RefCell::new(Reply::Waiting(None)));
+        let buffer = (action != Action::Flush).then(|| Buffer::alone(Bytes::kib(8)).unwrap());
+        let mut flight = Flight { action, offset: 4096, buffer, slot: None, done: 0, attempts: 0, reply };
+        let step = flight.advance(-libc::ENOMEM, &geometry);
+        assert_eq!(matches!(step, Step::Again), is_again, "{action:?}");
+        // Not for ever.
+        let ended = (0..1000).any(|_| matches!(flight.advance(-libc::ENOMEM, &geometry), Step::Ended(Err(_))));
+        assert!(ended, "{action:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_waited_for_any_more_keeps_its_lock() {
+    let (folder, opened) = file(Bytes::mib(1));
+    let path = folder.path().join("device");
+    // As the kernel has it while it is not done.
+    let kept = opened.file.try_clone().unwrap();
+    let device = UringDevice::new(opened).unwrap();
+    let reading = device.read(Bytes(0), Buffer::alone(Bytes::kib(4)).unwrap());
+    let nothing = std::fs::File::open("/dev/null").unwrap();
+    // SAFETY: both descriptors are open; the ring's leads to something that is no ring from now on, which is an error to the kernel.
+    assert!(unsafe { libc::dup2(nothing.as_raw_fd(), device.core.borrow().ring.as_raw_fd()) } >= 0);
+    drop((device, reading));
+    assert_eq!(open(&path, OpenMode::Exclusive).err().map(|error| error.kind), Some(Kind::Busy));
+    drop(kept);
+    assert!(open(&path, OpenMode::Exclusive).is_ok());
+}
+
+#[test]
 fn lesser_kernels_serve_too() {
     for service in [Service::Deferred, Service::Cooperative, Service::Plain] {
         for registering in [true, false] {

@@ -67,6 +67,16 @@ fn the_worst_is_said_of_a_cluster_and_what_helps() {
     assert!(code == "node_away" && remedy.contains("node 3") && remedy.contains("target fail"), "{remedy}");
     let (code, remedy) = of(map(false, vec![Target { failed: dead.clone(), ..up }]), None, &[]);
     assert!(code == "failed" && remedy.contains("write at 5"), "{remedy}");
+    // The manager takes it for lost in the report in which it hears of it: that is when people are to learn of it.
+    let heard = Target { failed: dead.clone(), ..one(TargetState::Failed, true) };
+    let (code, remedy) = of(with(heard.clone()), Some(1), &[]);
+    assert!(code == "failed" && remedy.contains("write at 5") && remedy.contains("made anew on others"), "{remedy}");
+    assert!(!remedy.contains("target fail"), "{remedy}");
+    let (code, remedy) = of(with(Target { left: Some(0), ..heard.clone() }), Some(0), &[]);
+    assert!(code == "failed" && remedy.contains("`forebay target rm` it"), "{remedy}");
+    // Its node does not have it any more, so it was seen to.
+    let gone = Target { served: false, ..heard };
+    assert_eq!(of(with(gone), Some(0), &[]).0, "rebuilding");
     // What was said to have failed is being seen to already.
     let said = Target { failed: dead, ..one(TargetState::Failed, true) };
     assert_eq!(of(map(false, vec![said.clone()]), Some(0), &[]).0, "rebuilding");
