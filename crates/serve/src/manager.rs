@@ -1,15 +1,18 @@
 //! A manager on a thread of its own, over an engine in a file.
 
 use crate::copies::{HereAndThere, OnHosts};
+use crate::news::News;
 use crate::server::{CREDIT, ROOT_KEY};
 use forebay_client::nodes::{Nodes, PATIENCE};
-use forebay_env::mailbox::mailbox;
+use forebay_env::Clock;
+use forebay_env::mailbox::{Receiver, mailbox};
 use forebay_env::pipe::pipe;
 use forebay_env::real::file;
 use forebay_env::real::{self, Tls, process, thread};
+use forebay_env::watched::Watched;
 pub use forebay_manager::Settings;
 use forebay_manager::copies::{Copies, OnTargets};
-use forebay_manager::desk::{self, Desk, Ended};
+use forebay_manager::desk::{self, Desk, Ended, Errand};
 use forebay_manager::recover::look::has_copies;
 use forebay_manager::{Manager, Principal, Redb};
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -17,11 +20,13 @@ use forebay_wire::control::access::IssuedKey;
 use forebay_wire::control::volumes::Policy;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often the manager is told that time passes.
 const TICK: Duration = Duration::from_secs(1);
+/// So many ticks it is waited at most before metadata are tried again that could not be opened.
+const LONGEST_PAUSE: u32 = 10;
 
 /// Where a manager keeps what it knows.
 #[derive(Clone, Copy)]
@@ -39,18 +44,23 @@ pub struct ManagerHost {
     /// The key of root, if the cluster was made just now.
     issued: Option<IssuedKey>,
     thread: Mutex<Option<thread::JoinHandle<Result<()>>>>,
+    /// Whether its loop has ended.
+    over: Arc<Watched<bool>>,
 }
 
 impl ManagerHost {
     /// Opens the metadata, or makes a cluster there whose files are striped by `policy`; copies are kept on some of
-    /// `hosts`, which have to outlive it, and on targets of nodes that it reaches with `tls`.
+    /// `hosts`, which have to outlive it, and on targets of nodes that it reaches with `tls`. What keeps it from going on `told_of` is told.
     pub fn start(
         metadata: Metadata<'_>,
         policy: Policy,
         settings: Settings,
         hosts: OnHosts,
         tls: Tls,
+        told_of: fn(News),
     ) -> Result<ManagerHost> {
+        let over: Arc<Watched<bool>> = Arc::default();
+        let ending = over.clone();
         let (errands, mut receiver) = mailbox();
         let (told, mut outcome) = pipe(0);
         let desk = Desk::new(errands);
@@ -77,6 +87,7 @@ impl ManagerHost {
                             clock.sleep(TICK).await;
                         }
                     });
+                    let mut trouble: Option<Error> = None;
                     loop {
                         let targets = OnTargets::new(HereAndThere::new(hosts.clone(), nodes.clone()));
                         let mut copies = Copies::new(Rc::new(targets), env.clock.clone());
@@ -84,31 +95,39 @@ impl ManagerHost {
                         if ended == Ok(Ended::Told) {
                             return Ok(());
                         }
+                        // What comes again and again is told once.
+                        if let Err(error) = &ended
+                            && trouble.as_ref() != Some(error)
+                        {
+                            told_of(News::ManagerTroubled(error.clone()));
+                            trouble = Some(error.clone());
+                        }
                         // Whatever kept it from committing, a full disk perhaps, may pass: the file is opened anew until it does.
                         drop(manager);
-                        manager = loop {
-                            if desk::refuse_all(&mut receiver) {
-                                return ended.map(drop);
-                            }
-                            env.clock.sleep(TICK).await;
+                        let again = || {
                             // What is gone meanwhile is not made anew, empty, over targets that have something.
-                            let again = || {
-                                Manager::open(Box::new(Redb::open(&path, cache)?), env.random.clone(), settings.clone())
-                            };
-                            if file::exists(&path)
-                                && let Ok(opened) = again()
-                            {
-                                break opened;
+                            if !file::exists(&path) {
+                                let path = path.display();
+                                return Err(Error::missing(format!(
+                                    "{path} is gone; put it back, or end this and start it again"
+                                )));
                             }
+                            Manager::open(Box::new(Redb::open(&path, cache)?), env.random.clone(), settings.clone())
+                        };
+                        manager = match reopened(&mut receiver, &*env.clock, told_of, again).await? {
+                            Some(opened) => opened,
+                            None => return ended.map(drop),
                         };
                     }
                 })
             };
-            process::or_end("the loop of the manager", run)?
+            let ended = process::or_end("the loop of the manager", run);
+            ending.change(|is_over| *is_over = true);
+            ended?
         })?;
         let gone = || Error::disconnected("the manager's thread ended before it was open");
         let (cluster, issued) = outcome.receive_blocking().unwrap_or_else(|| Err(gone()))?;
-        Ok(ManagerHost { desk: Mutex::new(Some(desk)), cluster, issued, thread: Mutex::new(Some(thread)) })
+        Ok(ManagerHost { desk: Mutex::new(Some(desk)), cluster, issued, thread: Mutex::new(Some(thread)), over })
     }
 
     /// A way to it.
@@ -132,6 +151,17 @@ impl ManagerHost {
         Principal::root(real::random::number().max(1))
     }
 
+    /// Calls `then` on another thread once its loop has ended, for whatever reason: from then on nobody is answered, and
+    /// [`ManagerHost::close`] says why.
+    pub fn when_over(&self, then: impl FnOnce() + Send + 'static) -> Result<()> {
+        let over = self.over.clone();
+        let wait = move || {
+            drop(over.wait_while(over.lock(), |is_over| !*is_over));
+            then();
+        };
+        thread::spawn("manager-over", wait).map(drop)
+    }
+
     /// Ends it, when all that was asked is done.
     pub fn close(&self) -> Result<()> {
         if let Some(desk) = self.desk.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -148,6 +178,66 @@ impl Drop for ManagerHost {
         // Whatever could not be started beside it, its file is free again.
         drop(self.close());
     }
+}
+
+/// Opens metadata again as soon as that can be; what keeps it from that is told once, and is answered to whoever asks meanwhile.
+/// What is damaged, or of another release, stays so: that is an error at once. If it is told to end meanwhile, it is the error that
+/// kept it from opening, or nothing if it was not tried yet.
+async fn reopened<T>(
+    errands: &mut Receiver<Errand>,
+    clock: &dyn Clock,
+    told_of: fn(News),
+    open: impl Fn() -> Result<T>,
+) -> Result<Option<T>> {
+    let mut last: Option<Error> = None;
+    let (mut pause, mut passed) = (1, 0);
+    loop {
+        if refused_all(errands, last.as_ref()).await {
+            return last.map_or(Ok(None), Err);
+        }
+        clock.sleep(TICK).await;
+        passed += 1;
+        if passed < pause {
+            continue;
+        }
+        match open() {
+            Ok(opened) => {
+                if last.is_some() {
+                    told_of(News::MetadataBack);
+                }
+                return Ok(Some(opened));
+            }
+            Err(error) if matches!(error.kind, Kind::Damaged | Kind::Version) => return Err(error),
+            Err(error) => {
+                if last.as_ref().is_none_or(|last| last.kind != error.kind) {
+                    told_of(News::MetadataAway(error.clone()));
+                }
+                (pause, passed, last) = ((pause * 2).min(LONGEST_PAUSE), 0, Some(error));
+            }
+        }
+    }
+}
+
+/// While no manager is there: whoever asked so far learns of it, and why it is so, and may ask again. Whether it was told to end.
+async fn refused_all(errands: &mut Receiver<Errand>, why: Option<&Error>) -> bool {
+    let Some(why) = why else { return desk::refuse_all(errands) };
+    let gone = Error::disconnected(format!(
+        "the manager cannot open its metadata, and tries again every few seconds; ask again when it could: {why}"
+    ));
+    while let Some(errand) = errands.receive_now() {
+        match errand {
+            Errand::Change(_, answer) | Errand::Ask(_, _, answer) => {
+                answer.send(Err(gone.clone()), 0).await;
+            }
+            Errand::Report(_, _, answer) => {
+                answer.send(Err(gone.clone()), 0).await;
+            }
+            // Who has not shown yet who it is does not learn why: what is dropped without an answer is answered with that it is gone.
+            Errand::Challenge(_) | Errand::Authenticate(..) | Errand::Tick => {}
+            Errand::End => return true,
+        }
+    }
+    false
 }
 
 /// Opens metadata, or makes them where nobody had any.
@@ -205,3 +295,6 @@ fn open(
     };
     Ok((Manager::open(Box::new(engine), env.random.clone(), settings.clone())?, issued))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
-//! What is said of how nodes and their manager get on with one another.
+//! What is said of how nodes and their manager get on with one another, and the manager with its metadata.
 
 use crate::node::is_away;
 use forebay_model::{Error, ObjectId, Result, TargetId};
 use forebay_node::network::Heard;
 use std::cell::RefCell;
 
-/// What changed between a node and its manager.
+/// What changed between a node and its manager, or between that and its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// It does not answer; it is asked again and again.
@@ -22,6 +22,12 @@ pub enum News {
     ClockOff(String),
     /// All is well again.
     Well,
+    /// The manager of this process could not go on, and opens its metadata anew.
+    ManagerTroubled(Error),
+    /// The manager of this process cannot open its metadata, and answers nobody; it tries again and again.
+    MetadataAway(Error),
+    /// It could.
+    MetadataBack,
 }
 
 /// Tells of what changed, and of nothing twice.
@@ -55,6 +61,7 @@ impl Teller {
             News::Refused(error) => (None, Some(error.kind), true),
             News::Away(_) => (None, None, true),
             News::ClockOff(_) | News::SetAside(..) | News::Well => (None, None, false),
+            News::ManagerTroubled(_) | News::MetadataAway(_) | News::MetadataBack => (None, None, false),
         };
         for news in now.iter().filter(|news| !last.iter().any(|known| kind(known) == kind(news))) {
             (self.told)(news.clone());

@@ -1,6 +1,7 @@
 //! Several nodes and their manager in one process: directories with a target or more each, every node on threads of its own,
 //! and all of them on the network of this machine.
 
+use crate::access::unasked;
 use crate::copies::OnHosts;
 use crate::local::{LocalControl, LocalReports};
 use crate::manager::{ManagerHost, Metadata};
@@ -11,12 +12,13 @@ use forebay_client::files::Files;
 use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_embedded::Owned;
+use forebay_env::real;
 use forebay_manager::Settings;
-use forebay_model::{Bytes, Result};
+use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::{Bounds, Unwelcome};
 use forebay_wire::control::cluster::AddNode;
 use forebay_wire::control::volumes::Policy;
-use forebay_wire::control::{Call, Change};
+use forebay_wire::control::{Call, Change, Question, Reply};
 use std::rc::Rc;
 
 /// Nodes and their manager.
@@ -38,7 +40,7 @@ pub struct Listening<'a> {
     pub bounds: Bounds,
     /// Called when something came to one of them that was malformed, once a minute at most for each.
     pub warned: fn(Unwelcome),
-    /// Called when something changed between one of them and the manager.
+    /// Called when something changed between one of them and the manager, or between that and its metadata.
     pub told: fn(News),
 }
 
@@ -54,8 +56,9 @@ impl Rack {
     ) -> Result<Rack> {
         let tls = trusting(listening.tls.map(TlsFiles::client).as_ref())?;
         let hosts = OnHosts::new(owned.iter().map(Owned::host));
-        let manager = ManagerHost::start(metadata, policy, settings, hosts, tls)?;
+        let manager = ManagerHost::start(metadata, policy, settings, hosts, tls, listening.told)?;
         let by = manager.root();
+        check_numbers(&manager, owned.len())?;
         let mut nodes = Vec::new();
         for (owned, node) in owned.into_iter().zip(1u64..) {
             let change = Change::AddNode(AddNode { node, user: by.user });
@@ -111,5 +114,26 @@ impl Rack {
             closed = closed.and(owned.close());
         }
         closed
+    }
+}
+
+/// Whether so many nodes from 1 on are nobody else's. One that joined from elsewhere may report as long as its number is that of its own
+/// user: whoever takes it shuts that one out, with all that lies on its targets.
+fn check_numbers(manager: &ManagerHost, nodes: usize) -> Result<()> {
+    let (desk, by) = (manager.desk()?, manager.root());
+    let root = by.user;
+    let map = match real::run_network(move |_| async move { desk.ask(by, Question::Map).await })?? {
+        Reply::Map(map) => map,
+        other => return Err(unasked(&other)),
+    };
+    let is_elsewhere = |node: u64| map.nodes.iter().any(|known| known.node == node && known.user != root);
+    match (1..).take(nodes).find(|node| is_elsewhere(*node)) {
+        None => Ok(()),
+        Some(node) => Err(Error::usage(format!(
+            "node {node} is one that joined this cluster from elsewhere, and {nodes} nodes that are served here would be 1 to {nodes}: serve \
+             {} here at most, move the directories of the others away, and have each join with `forebay serve DIR --join`, which gives it \
+             another number (no node was changed)",
+            node - 1
+        ))),
     }
 }

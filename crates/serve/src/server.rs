@@ -65,7 +65,7 @@ pub struct ServerOptions {
     pub kept: fn(FileId, Result<Kept>),
     /// Called when something came to a node that was malformed, once a minute at most for each.
     pub warned: fn(Unwelcome),
-    /// Called when something changed between a node and the manager.
+    /// Called when something changed between a node and the manager, or between that and its metadata.
     pub told: fn(News),
 }
 
@@ -175,6 +175,11 @@ impl Server {
     /// The files, as root of this process.
     pub fn files(&self) -> Result<FilesClient> {
         self.rack.files(CREDIT)
+    }
+
+    /// Calls `then` on another thread once the manager has ended, by itself too: then [`Server::close`] says why.
+    pub fn when_manager_is_over(&self, then: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.rack.manager().when_over(then)
     }
 
     /// Takes nothing in any more, makes everything durable, and ends.

@@ -3,9 +3,11 @@
 //! Transactions that are committed together become one transaction of redb, which is durable when it returns: what they
 //! cost together is one wait for the device. Nothing is ever committed without waiting for the device.
 //!
-//! Always: what is opened is as redb wrote it, all pages of it, or is not opened.
+//! Always: what is opened is as redb wrote it, all pages of it, or is not opened; and it is what the device has, not what the kernel
+//! was to write there and could not.
 
 use super::{Engine, Outcome, Pair, Snapshot, Transaction};
+use forebay_env::real::file;
 use forebay_model::{Bytes, Error, Kind, Result};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, StorageError, TableDefinition};
 use std::ops::Bound;
@@ -22,6 +24,11 @@ pub struct Redb {
 impl Redb {
     /// Opens the file, or makes it. Of what was read, about `cache` is kept in memory.
     pub fn open(path: &Path, cache: Bytes) -> Result<Redb> {
+        if file::exists(path) {
+            // After a wait for the device that failed, the kernel shows pages that were never written and takes them for written: all of
+            // them would look whole, and what is committed on top of them would be gone with the power.
+            file::forget_cached(path)?;
+        }
         let database = builder(cache).create(path).map_err(|error| failed(error.into()).of(path.display()))?;
         Redb::with(database)
     }

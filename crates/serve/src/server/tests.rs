@@ -132,6 +132,31 @@ fn with_its_key_a_cluster_is_reached_as_from_another_process_and_without_it_is_n
 }
 
 #[test]
+fn a_directory_does_not_take_the_number_of_a_node_that_joined() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let (dir, dirs) = (dir.path(), recovered::nodes(dir.path(), 2));
+    let reach = |server: &Server| {
+        let key = crate::key::read(server.key()).expect("a key");
+        Reach { manager: server.control(), key, tls: None, patience: Duration::from_secs(20) }
+    };
+    let server = Server::start(dir, &dirs[..1], &options()).expect("it starts");
+    let admitted = reach(&server).ask(|manager| async move { crate::admission::admit(&manager, 2).await });
+    admitted.expect("another machine may join");
+    let users = |server: &Server| {
+        let map = reach(server).ask(|manager| async move { crate::admission::map(&manager).await }).expect("a map");
+        map.nodes.iter().map(|node| (node.node, node.user)).collect::<Vec<_>>()
+    };
+    let before = users(&server);
+    server.close().expect("it ends");
+    let refused = Server::start(dir, &dirs, &options()).err().expect("it does not start");
+    assert_eq!(refused.kind, Kind::Usage);
+    assert!(refused.message.contains("node 2") && refused.message.contains("serve DIR --join"), "{refused}");
+    let server = Server::start(dir, &dirs[..1], &options()).expect("it starts as before");
+    assert_eq!(users(&server), before);
+    server.close().expect("it ends");
+}
+
+#[test]
 fn where_metadata_of_nodes_elsewhere_are_gone_no_other_cluster_begins_until_the_key_is_moved_away() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let (dir, key) = (dir.path(), dir.path().join(ROOT_KEY));

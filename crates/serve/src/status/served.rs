@@ -175,7 +175,7 @@ pub(super) const FAMILIES: [Family; 25] = [
         name: "forebay_ring_newest_timestamp_seconds",
         kind: "gauge",
         labels: "`target`, `ring`",
-        help: "Time of the newest element that is durable; likewise.",
+        help: "Time of the newest element that was accepted; likewise.",
         values: |found| of_some_rings(found, |ring| Some(seconds(ring.newest?))),
     },
     Family {

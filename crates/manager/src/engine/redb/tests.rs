@@ -1,7 +1,7 @@
 //! What redb says is durable is, whatever a power cut takes of what was not.
 
 use super::Redb;
-use crate::engine::conformance::{Plain, by_chance};
+use crate::engine::conformance::{Plain, by_chance, put, transaction};
 use crate::engine::{Engine, Pair};
 use crate::manager::{Asked, Manager, Now, Settings};
 use crate::principal::Principal;
@@ -31,6 +31,8 @@ struct State {
     unsynced: Vec<Unsynced>,
     ios: u64,
     cut_at: Option<u64>,
+    /// Whether the next wait for the device fails: then what was to be written is not, and never will be, though it is shown.
+    sync_fails: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -39,6 +41,13 @@ struct Disk(Arc<Mutex<State>>);
 impl Disk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
+    }
+
+    /// As [`forebay_env::real::file::forget_cached`] does it.
+    fn forget_cached(&self) {
+        let mut state = self.state();
+        write_out(&mut state);
+        state.now = state.synced.clone();
     }
 
     /// Counts an I/O, or is off since one.
@@ -74,6 +83,16 @@ impl Disk {
     }
 }
 
+/// What is known to be unwritten goes to the device, and nothing else.
+fn write_out(state: &mut State) {
+    for change in std::mem::take(&mut state.unsynced) {
+        match change {
+            Unsynced::Length(length) => state.synced.resize(length as usize, 0),
+            Unsynced::Write(at, bytes) => write(&mut state.synced, at as usize, &bytes),
+        }
+    }
+}
+
 fn write(to: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     if to.len() < at + bytes.len() {
         to.resize(at + bytes.len(), 0);
@@ -102,8 +121,11 @@ impl StorageBackend for Disk {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.io()?;
-        state.synced = state.now.clone();
-        state.unsynced.clear();
+        if std::mem::take(&mut state.sync_fails) {
+            state.unsynced.clear();
+            return Err(io::Error::other("nothing was written"));
+        }
+        write_out(&mut state);
         Ok(())
     }
 
@@ -168,6 +190,33 @@ fn what_was_committed_is_there_after_a_cut_at_every_io() {
             let engine = open(&after.after_cut(chance)).unwrap();
             assert_eq!(content(&engine), found, "cut at I/O {cut}, and again");
         }
+    });
+}
+
+#[test]
+fn after_a_wait_that_failed_only_what_the_device_has_is_gone_on_with() {
+    each(6, |chance| {
+        let story = Chance::of(chance.next());
+        let disk = Disk::default();
+        let mut plain = Plain { map: Default::default() };
+        assert_eq!(live(&disk, &mut plain, &story, 4).len(), 1);
+        let mut engine = open(&disk).unwrap();
+        let before = content(&engine);
+        assert_eq!(before, plain.pairs());
+        disk.state().sync_fails = true;
+        assert!(engine.commit(&[transaction(vec![], vec![put(b"refused", b"")])]).is_err());
+        drop(engine);
+        disk.forget_cached();
+        let mut engine = open(&disk).unwrap();
+        assert_eq!(content(&engine), before, "what was refused is there, or what was there is not");
+        for _ in 0..3 {
+            let group = by_chance(&story);
+            assert_eq!(engine.commit(&group).unwrap(), plain.commit(&group));
+        }
+        drop(engine);
+        // What was acknowledged since is there without anything that only the kernel had.
+        let after = open(&disk.after_cut(chance)).unwrap();
+        assert_eq!(content(&after), plain.pairs());
     });
 }
 
