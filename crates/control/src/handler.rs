@@ -19,13 +19,14 @@ pub trait Handler: Send + Sync + 'static {
     /// Whoever proved who it is, as the manager knows it.
     type Principal: Send + Sync + 'static;
 
-    /// Which user that is: none takes all the room.
+    /// Which user that is: none takes all the room, and none all sessions.
     fn user(&self, by: &Self::Principal) -> u32;
 
     /// What a client has to prove itself against: never the same twice.
     fn challenge(&self) -> HandlerFuture<Challenge>;
 
-    /// Who said hello, if that was proven: asked once for each challenge.
+    /// Who said hello, if that was proven: asked once for each challenge, and again when whoever that was is told that something is forbidden.
+    /// If it is forbidden to it then to say who it is, its session is over.
     fn authenticate(&self, hello: Hello, challenge: Challenge, proven: Proven) -> HandlerFuture<Self::Principal>;
 
     /// Changes something; when it is answered, it is durable.

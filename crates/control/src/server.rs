@@ -2,7 +2,7 @@
 //!
 //! What a stranger may cost is bounded before anything is read: connections, requests under way and bytes of a greeting.
 //! A message of a session is read only if its connection has that session. When all connections are taken, the one that
-//! is there longest without a session makes room.
+//! is there longest without a session makes room; and when there are as many sessions as may be, one of whoever has most.
 
 mod bounded;
 mod connection;
@@ -50,7 +50,7 @@ const CONTROL: &str = "forebay.control.v1.Control";
 /// How much is taken at a time.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections.
+    /// Connections; one in eight is for those who have no session yet.
     pub connections: usize,
     /// Requests of sessions that are under way; one more is answered with [`forebay_model::Kind::Busy`].
     pub requests: usize,
@@ -277,7 +277,7 @@ impl<H: Handler> Serving<H> {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()
             .expect("descriptions that are compiled in can be read, as a test shows");
-        let access = Access { handler: self.handler.clone() };
+        let access = Access { handler: self.handler.clone(), connections: self.connections.clone() };
         let access =
             AccessServer::new(access).max_decoding_message_size(MOST_GREETING).max_encoding_message_size(MOST_GREETING);
         let control = ControlRoutes::new(Control { handler: self.handler.clone() })

@@ -13,7 +13,9 @@ use crate::operations::{is_lost, is_to_leave};
 use crate::place::{self, Found};
 use crate::principal::{Principal, Wanted};
 use crate::records::{Absence, Inode, Layout, RingMoves, Writers, object};
+use forebay_model::block::BLOCK_ALIGN;
 use forebay_model::layout::{Raid, Striping};
+use forebay_model::ring::{RingSpec, Spread};
 use forebay_model::{Bytes, Error, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::capability::{Capability, Rights, SKEW};
 use forebay_wire::control::Reply;
@@ -261,8 +263,13 @@ fn missed(target: TargetId, object: ObjectId) -> Component {
 
 /// The most that a part of a ring may take of so many bytes in all: parity takes more than its share, by its tables.
 pub(crate) fn most_of_ring(striping: Striping, component: u32, size: Bytes) -> Bytes {
-    let data = striping.components() - striping.raid().parity_units();
-    if component < data { Bytes(size.0.div_ceil(u64::from(data))) } else { size }
+    let parity = striping.raid().parity_units();
+    let spread = Spread { targets: striping.components() - parity, parity: parity > 0 };
+    // Of which blocks it is, its targets know alone: of the smallest, parity takes the most beside itself.
+    let whole = RingSpec { block: Bytes(BLOCK_ALIGN as u64), ..RingSpec::new("", size) };
+    let most = spread.part(&whole, component).capacity;
+    // Where parity moves, it takes along what its target rounded it up to.
+    if component < spread.targets { most } else { most.max(size) }
 }
 
 #[cfg(test)]

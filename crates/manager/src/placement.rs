@@ -4,7 +4,8 @@
 //! targets fill up together, and a new one is not overrun. Whoever makes many files at once finds all targets as they were
 //! when they reported: so what was put on them since counts, and one that has more than its share of it is passed over.
 //! Always: no two components of a file are on one target; no node
-//! has a second copy of a column while another one could take a first, and of a parity group it is so with components.
+//! has two copies of a column if all columns can be placed so, and otherwise none has a second one while another one could take a
+//! first; of a parity group it is so with components.
 
 use crate::cluster::{Cluster, TargetNow};
 use crate::records::Layout;
@@ -13,7 +14,7 @@ use forebay_model::layout::{Raid, Striping};
 use forebay_model::{Bytes, Error, Result, TargetId};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::object::MOST_AT_ONCE;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Nothing new is put on a target of which less than one part in so many is free.
 const LEAST_FREE: u64 = 50;
@@ -227,6 +228,7 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
     let in_group = visited_first(&striping);
     let mut targets = Vec::with_capacity(striping.components() as usize);
     let mut of_nodes: BTreeMap<u64, Has> = BTreeMap::new();
+    let mut ahead = Ahead::of(&left, copies);
     for component in 0..striping.components() as usize {
         if component % in_group == 0 {
             of_nodes.clear();
@@ -234,8 +236,13 @@ pub(crate) fn choose(policy: &Policy, candidates: Vec<Candidate>, random: &dyn R
             // The copies of a column follow one another.
             of_nodes.values_mut().for_each(|has| has.of_column = 0);
         }
-        let at = draw(&left, &of_nodes, random);
+        if component % copies == 0 {
+            ahead.next_column(striping.components() as usize / copies - component / copies);
+        }
+        let is_due = ahead.is_due(copies - component % copies);
+        let at = draw_of(&left, |one| !is_due || ahead.is_rich(one.node), &of_nodes, random);
         let chosen = left.swap_remove(at);
+        ahead.take(chosen.node);
         let has = of_nodes.entry(chosen.node).or_default();
         has.of_column += 1;
         has.of_group += 1;
@@ -303,12 +310,71 @@ struct Has {
     of_group: u32,
 }
 
+/// What nodes have left for the columns of a file with copies: what one column takes is not to leave those behind it with too few nodes.
+///
+/// A rich node has at least as many targets left as there are columns, and so a place for each of them: a column without it wastes one
+/// for good. Of any other node a column only uses what there is. So a column has to be on as many rich nodes as there are beyond the
+/// places that are to spare: then those behind it can be placed as well, if all of them could before.
+struct Ahead {
+    copies: usize,
+    left: BTreeMap<u64, usize>,
+    /// Rich nodes on which the column is not yet.
+    rich: BTreeSet<u64>,
+    /// On how many of them it has to be.
+    due: usize,
+}
+
+impl Ahead {
+    /// Without copies nothing is ever due.
+    fn of(candidates: &[Candidate], copies: usize) -> Ahead {
+        let mut left: BTreeMap<u64, usize> = BTreeMap::new();
+        if copies > 1 {
+            candidates.iter().for_each(|candidate| *left.entry(candidate.node).or_default() += 1);
+        }
+        Ahead { copies, left, rich: BTreeSet::new(), due: 0 }
+    }
+
+    /// A column begins, and with it there are so many.
+    fn next_column(&mut self, columns: usize) {
+        self.rich = self.left.iter().filter(|(_, left)| **left >= columns).map(|(node, _)| *node).collect();
+        let places: usize = self.left.values().map(|left| (*left).min(columns)).sum();
+        self.due = self.rich.len().saturating_sub(places.saturating_sub(columns * self.copies));
+    }
+
+    /// Whether the next copy of the column, with which so many are to come, has to be on a rich node.
+    fn is_due(&self, copies: usize) -> bool {
+        !self.rich.is_empty() && self.due >= copies
+    }
+
+    fn is_rich(&self, node: u64) -> bool {
+        self.rich.contains(&node)
+    }
+
+    /// The column has a copy there.
+    fn take(&mut self, node: u64) {
+        self.left.entry(node).and_modify(|left| *left = left.saturating_sub(1));
+        if self.rich.remove(&node) {
+            self.due = self.due.saturating_sub(1);
+        }
+    }
+}
+
 /// One of `left`, by weight, of those whose nodes have the fewest copies of the column and components of the group, and
 /// which have no more than their share of what was put on those lately.
 fn draw(left: &[Candidate], of_nodes: &BTreeMap<u64, Has>, random: &dyn Random) -> usize {
+    draw_of(left, |_| true, of_nodes, random)
+}
+
+/// As [`draw`], of those of `left` that may be; one of them does.
+fn draw_of(
+    left: &[Candidate],
+    may_be: impl Fn(&Candidate) -> bool,
+    of_nodes: &BTreeMap<u64, Has>,
+    random: &dyn Random,
+) -> usize {
     let has = |candidate: &Candidate| of_nodes.get(&candidate.node).copied().unwrap_or_default();
-    let fewest = left.iter().map(has).min().unwrap_or_default();
-    let could = || left.iter().enumerate().filter(|(_, candidate)| has(candidate) == fewest);
+    let fewest = left.iter().filter(|one| may_be(one)).map(has).min().unwrap_or_default();
+    let could = || left.iter().enumerate().filter(|(_, one)| may_be(one) && has(one) == fewest);
     let (mut weights, mut placed) = (0, 0);
     for (_, candidate) in could() {
         weights += u128::from(candidate.weight());

@@ -2,7 +2,9 @@
 //!
 //! Always: a target is served by one node; what does not belong to this cluster, or is an older copy of what does, is
 //! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has. Of rings that a target
-//! made anew of what their segments say, it is told which are not to be there before it serves them.
+//! made anew of what their segments say, it is told which are not to be there before it serves them. A target that was started has
+//! no keys, and is sent none before it was told all that was revoked, from the first on: it serves nobody until then. A list of what
+//! has to be done that is damaged keeps nobody from the rest.
 
 use crate::authenticate::standing;
 use crate::cluster::{Effect, TargetNow};
@@ -11,7 +13,9 @@ use crate::engine::Snapshot;
 use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::principal::Principal;
-use crate::records::{Layout, Moves, Orders, RingMoves, ShutOutRecord, TargetRecord, component_of, decode, object};
+use crate::records::{
+    Inode, Layout, Moves, Orders, RingMoves, ShutOutRecord, TargetRecord, component_of, decode, object,
+};
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::access::Hidden;
 use forebay_wire::control::cluster::{
@@ -38,9 +42,27 @@ impl Manager {
             report.targets.iter().map(|target| self.check_target(report.node, target)).collect();
         let accepted = || report.targets.iter().zip(&verdicts).filter(|(_, verdict)| verdict.is_ok()).map(|(it, _)| it);
         let mut batch = self.batch();
+        // What was opened since, or was not reported with the last report, has not heard what was told before.
+        let is_back = |target: &TargetReport| {
+            let known = self.cluster.targets.get(&target.target);
+            known.is_none_or(|known| {
+                let is_opened = target.openings > known.record.openings;
+                is_opened || known.heard.is_none() || !known.is_served || known.record.node != report.node
+            })
+        };
+        let back: BTreeSet<TargetId> =
+            accepted().filter(|target| is_back(target)).map(|target| target.target).collect();
+        let mut advanced = BTreeSet::new();
         for target in accepted() {
             for order in &target.carried_out {
-                self.carried_out(&mut batch, target.target, order)?;
+                let is_new = match self.carried_out(&mut batch, target.target, order) {
+                    // It did something, even if that cannot be noted: its node is not kept from all else.
+                    Err(error) if error.kind == Kind::Damaged => true,
+                    noted => noted?,
+                };
+                if is_new {
+                    advanced.insert(target.target);
+                }
             }
         }
         // This changes what is in memory: nothing that may fail comes between that and the commit, after whose failure
@@ -52,6 +74,7 @@ impl Manager {
             node.clocks = Some((report.wall, now.wall));
         }
         let (epoch, rolled) = (self.cluster.epochs.epoch, self.cluster.epochs.rolled);
+        let mut hears = Hearing::default();
         for known in self.cluster.targets.values_mut().filter(|known| known.record.node == report.node) {
             known.is_served = false;
         }
@@ -62,7 +85,17 @@ impl Manager {
                 known.load = target.load.min(100);
                 known.failed = target.failed.clone();
                 known.slow = target.slow;
-                known.is_stuck = target.failed.is_some() || known.is_told && target.carried_out.is_empty();
+                let is_back = back.contains(&target.target);
+                let was_stuck = known.is_stuck && !is_back;
+                let was_told = known.is_told && !is_back;
+                known.is_stuck = target.failed.is_some() || was_told && target.carried_out.is_empty();
+                // What carries out nothing, again and again, serves with what it was told: it cannot write that down, and has room
+                // again only if what is on it is removed.
+                if target.key == 0 && !(was_stuck && known.is_stuck) {
+                    hears.targets.insert(target.target);
+                    // If nothing was done of what it was told, that may have been lost on its way.
+                    hears.anew |= is_back || was_told && !advanced.contains(&target.target);
+                }
                 known.placed.set(known.placed.get() / 2);
                 // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
                 // newest two keys.
@@ -71,7 +104,8 @@ impl Manager {
                 known.heard = Some((if target.epoch == 0 { epoch } else { target.epoch }, key));
             }
         }
-        let mut orders = self.orders(now, report.node, accepted().map(|target| target.target).collect())?;
+        let targets = accepted().map(|target| target.target).collect();
+        let (mut orders, is_whole) = self.orders(now, report.node, targets, &hears)?;
         for target in accepted() {
             if let Some(known) = self.cluster.targets.get_mut(&target.target) {
                 known.is_told = orders.contains_key(&target.target);
@@ -81,7 +115,10 @@ impl Manager {
             let is_accepted = verdict.is_ok();
             Ok(ToTarget {
                 target: target.target,
-                keys: if is_accepted { self.keys_of(target.target) } else { Vec::new() },
+                keys: match is_accepted && (is_whole || !hears.targets.contains(&target.target)) {
+                    true => self.keys_of(target.target),
+                    false => Vec::new(),
+                },
                 orders: orders.remove(&target.target).unwrap_or_default(),
                 astray: if is_accepted { self.astray(target)? } else { Vec::new() },
                 refused: verdict.err(),
@@ -232,41 +269,60 @@ impl Manager {
         Ok(())
     }
 
-    /// Takes note that a target did what it had to.
-    fn carried_out(&self, batch: &mut Batch, target: TargetId, order: &Order) -> Result<()> {
+    /// Takes note that a target did what it had to; whether that was not known.
+    fn carried_out(&self, batch: &mut Batch, target: TargetId, order: &Order) -> Result<bool> {
         let (file, component) = component_of(order.object);
         let mut draft = Draft::new(self.view()?, batch);
         let is_this = |orders: &Orders| (orders.volume, orders.version) == (order.object.volume, order.version);
+        let mut is_new = false;
         if order.remove {
             for key in [keys::removals(file), keys::leftovers(file)] {
-                struck_out(&mut draft, key, (component, target), is_this)?;
+                is_new |= struck_out(&mut draft, key, (component, target), is_this)?;
             }
         }
         // An object that is not there any more would be made for its fence, whatever its version.
         let is_over = |orders: &Orders| is_this(orders) || order.remove && orders.volume == order.object.volume;
-        struck_out(&mut draft, keys::fences(file), (component, target), is_over)?;
+        is_new |= struck_out(&mut draft, keys::fences(file), (component, target), is_over)?;
         let drafted = draft.ready()?;
         batch.take(drafted);
-        Ok(())
+        Ok(is_new)
     }
 
     /// What these targets of a node have to do: a part of it at a time, from where the last report ended. First what was
-    /// revoked: what is removed is in nobody's way.
-    fn orders(&mut self, now: Now, node: u64, targets: BTreeSet<TargetId>) -> Result<BTreeMap<TargetId, Vec<Order>>> {
-        let Some(state) = self.cluster.nodes.get_mut(&node) else { return Ok(BTreeMap::new()) };
+    /// revoked: what is removed is in nobody's way. And whether all that was revoked was told, with this and what was told before.
+    fn orders(
+        &mut self,
+        now: Now,
+        node: u64,
+        targets: BTreeSet<TargetId>,
+        hears: &Hearing,
+    ) -> Result<(BTreeMap<TargetId, Vec<Order>>, bool)> {
+        let Some(state) = self.cluster.nodes.get_mut(&node) else { return Ok((BTreeMap::new(), true)) };
         let mut told_up_to = std::mem::take(&mut state.told_up_to);
+        if hears.anew {
+            told_up_to.fences.clear();
+        }
         let is_stuck = |target: &TargetId| self.cluster.targets.get(target).is_some_and(|known| known.is_stuck);
-        let most = |target: TargetId| (target, if is_stuck(&target) { TOLD_IF_STUCK } else { MOST_ORDERS / 8 * 7 });
+        let most = |target: TargetId| {
+            let most = match is_stuck(&target) {
+                // Nothing is passed over that it has to hear before it serves.
+                _ if hears.targets.contains(&target) => usize::MAX,
+                true => TOLD_IF_STUCK,
+                false => MOST_ORDERS / 8 * 7,
+            };
+            (target, most)
+        };
         let most = targets.into_iter().map(most).collect();
         let mut telling = Telling { now: now.wall, most, orders: BTreeMap::new(), count: 0 };
         // Each list leaves room for the next one: what is removed makes room for what has to be written down.
         telling.part(self.view()?, (keys::FENCES, MOST_ORDERS / 8 * 7), &mut told_up_to.fences)?;
+        let is_whole = told_up_to.fences.is_empty();
         telling.part(self.view()?, (keys::REMOVALS, MOST_ORDERS / 16 * 15), &mut told_up_to.removals)?;
         telling.part(self.view()?, (keys::LEFTOVERS, MOST_ORDERS), &mut told_up_to.leftovers)?;
         if let Some(state) = self.cluster.nodes.get_mut(&node) {
             state.told_up_to = told_up_to;
         }
-        Ok(telling.orders)
+        Ok((telling.orders, is_whole))
     }
 
     /// Which of the rings that a target made anew are not to be there.
@@ -325,6 +381,13 @@ fn is_to_be_on(view: &impl View, component: ObjectId, target: TargetId) -> Resul
     Ok(false)
 }
 
+/// Which targets were started and have to hear of all that was revoked before they serve, and whether that begins anew.
+#[derive(Default)]
+struct Hearing {
+    targets: BTreeSet<TargetId>,
+    anew: bool,
+}
+
 /// What some targets are told.
 struct Telling {
     now: Timestamp,
@@ -348,10 +411,16 @@ impl Telling {
                 *told_up_to = key;
                 return Ok(());
             }
-            let there: Orders = decode(&key, &value)?;
             let file = FileId(keys::number(&key));
+            let there = match decode::<Orders>(&key, &value) {
+                Ok(there) => Some(there),
+                // What cannot be told keeps nobody from keys, epochs and what else it has to do.
+                Err(error) if error.kind == Kind::Damaged && remove => None,
+                Err(error) if error.kind == Kind::Damaged => whole_fence(view, file)?,
+                Err(error) => return Err(error),
+            };
             // What is revoked is due whatever the clock says.
-            if !remove || there.due <= self.now {
+            if let Some(there) = there.filter(|there| !remove || there.due <= self.now) {
                 for (component, target) in &there.pending {
                     let Some(left) = left.get_mut(target).filter(|left| **left > 0) else { continue };
                     *left -= 1;
@@ -369,20 +438,41 @@ impl Telling {
     }
 }
 
-/// Takes a component off the list of those that have something to do, if it is this that they have to do.
+/// That all objects of a file have to have its version, where the list of those that may not have heard of it is damaged: who has hears of
+/// it again, which does no harm. None of a file of which nothing else is known either.
+fn whole_fence(view: &dyn Snapshot, file: FileId) -> Result<Option<Orders>> {
+    let known = || -> Result<Option<(Inode, Layout)>> {
+        let inode: Option<Inode> = view.read(&keys::inode(file))?;
+        let layout: Option<Layout> = view.read(&keys::layout(file))?;
+        Ok(inode.zip(layout))
+    };
+    match known() {
+        Ok(known) => Ok(known.map(|(Inode { attributes, .. }, layout)| Orders {
+            volume: attributes.volume,
+            version: attributes.version,
+            due: attributes.changed,
+            pending: layout.components(),
+        })),
+        Err(error) if error.kind == Kind::Damaged => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes a component off the list of those that have something to do, if it is this that they have to do; whether it was there.
 fn struck_out(
     draft: &mut Draft<'_>,
     key: Vec<u8>,
     done: (u32, TargetId),
     is_this: impl Fn(&Orders) -> bool,
-) -> Result<()> {
-    let Some(mut orders) = draft.read::<Orders>(&key)?.filter(is_this) else { return Ok(()) };
+) -> Result<bool> {
+    let Some(mut orders) = draft.read::<Orders>(&key)?.filter(is_this) else { return Ok(false) };
     let there = orders.pending.len();
     orders.pending.retain(|pending| *pending != done);
     if orders.pending.len() == there {
-        return Ok(());
+        return Ok(false);
     }
-    draft.put_unless(orders.pending.is_empty(), key, &orders)
+    draft.put_unless(orders.pending.is_empty(), key, &orders)?;
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::keys;
 use crate::manager::{Manager, Now};
 use crate::operations::{displace, give_up_lost, is_displaced, is_late, is_used_meanwhile, left, stay, stay_of_ring};
 use crate::place;
-use crate::records::{ClientRecord, Epochs, Layout, Moves, Orders, RingMoves, ShutOutRecord, Writers, decode};
+use crate::records::{ClientRecord, Epochs, Layout, Moves, NOWHERE, Orders, RingMoves, ShutOutRecord, Writers, decode};
 use crate::remembered::USED_EVERY;
 use forebay_model::{Moment, Result, TargetId};
 use forebay_wire::capability::SKEW;
@@ -226,7 +226,9 @@ impl Manager {
                 continue;
             }
             let there = orders.pending.len();
-            orders.pending.retain(|(_, target)| !self.cluster.targets.get(target).is_some_and(is_gone));
+            let is_over =
+                |target: &TargetId| *target == NOWHERE || self.cluster.targets.get(target).is_some_and(is_gone);
+            orders.pending.retain(|(_, target)| !is_over(target));
             if orders.pending.len() == there {
                 continue;
             }
@@ -286,10 +288,11 @@ impl Manager {
     /// What was to be moved stays, if its target is used again, or others can be moved as well.
     fn stay(&mut self, batch: &mut Batch, now: Now) -> Result<()> {
         let mut round = std::mem::take(&mut self.rounds.moves);
-        for (key, value) in self.page(keys::MOVES, &mut round)? {
+        for (key, _) in self.page(keys::MOVES, &mut round)? {
             let file = FileId(keys::number(&key));
             let mut draft = Draft::new(self.view()?, batch);
-            let moves: Moves = decode(&key, &value)?;
+            // As this tick has changed it: what it took off is not put back.
+            let Some(moves) = draft.read::<Moves>(&key)? else { continue };
             if stay(&mut draft, &self.cluster, file, moves, (now, &self.settings))? {
                 let drafted = draft.ready()?;
                 batch.take(drafted);
@@ -297,9 +300,9 @@ impl Manager {
         }
         self.rounds.moves = round;
         let mut round = std::mem::take(&mut self.rounds.ring_moves);
-        for (key, value) in self.page(keys::RING_MOVES, &mut round)? {
+        for (key, _) in self.page(keys::RING_MOVES, &mut round)? {
             let mut draft = Draft::new(self.view()?, batch);
-            let moves: RingMoves = decode(&key, &value)?;
+            let Some(moves) = draft.read::<RingMoves>(&key)? else { continue };
             if stay_of_ring(&mut draft, &self.cluster, FileId(keys::number(&key)), moves, (now, &self.settings))? {
                 let drafted = draft.ready()?;
                 batch.take(drafted);

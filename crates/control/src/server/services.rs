@@ -1,15 +1,15 @@
 //! The two services of the interface: from messages to the handler, and its answers back.
 
-use super::connection::Greeting;
+use super::connection::{Connection, Connections, Greeting, Shown};
 use super::gate::{Admitted, connection};
 use crate::convert::Message as _;
-use crate::handler::Handler;
+use crate::handler::{Handler, HandlerFuture};
 use crate::proto::access_server::Access as AccessService;
 use crate::proto::control_server::Control as ControlService;
 use crate::status::to_status;
 use crate::{MOST_MESSAGE, proto};
 use forebay_env::real::clock;
-use forebay_model::Error;
+use forebay_model::{Error, Kind};
 use forebay_wire::control::access::{Hello, Proven};
 use forebay_wire::control::cluster::Report;
 use forebay_wire::control::{Call, Question};
@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status};
 /// How a connection comes to a session.
 pub(super) struct Access<H: Handler> {
     pub(super) handler: Arc<H>,
+    pub(super) connections: Arc<Connections<H::Principal>>,
 }
 
 #[tonic::async_trait]
@@ -35,13 +36,19 @@ impl<H: Handler> AccessService for Access<H> {
     async fn prove(&self, request: Request<proto::Proven>) -> Result<Response<proto::Session>, Status> {
         let (_, extensions, proven) = request.into_parts();
         let connection = connection::<H::Principal>(&extensions);
-        let Greeting { hello, challenge } = connection.take_greeting()?;
-        let proven = Proven::from_proto(proven).map_err(to_status)?;
-        let by = self.handler.authenticate(hello, challenge, proven).await.map_err(to_status)?;
+        let greeting = connection.take_greeting()?;
+        let shown = Shown { greeting, proven: Proven::from_proto(proven).map_err(to_status)? };
+        let by = proven_by(&*self.handler, shown.clone()).await.map_err(to_status)?;
         let user = self.handler.user(&by);
-        let token = connection.begin(by, user, clock::now());
+        let token = self.connections.begin(connection, (by, user), shown, clock::now());
         Ok(Response::new(proto::Session { token: token.to_vec() }))
     }
+}
+
+/// Who has shown this, if it counts.
+fn proven_by<H: Handler>(handler: &H, shown: Shown) -> HandlerFuture<H::Principal> {
+    let Shown { greeting: Greeting { hello, challenge }, proven } = shown;
+    handler.authenticate(hello, challenge, proven)
 }
 
 /// What a session asks.
@@ -49,32 +56,65 @@ pub(super) struct Control<H> {
     pub(super) handler: Arc<H>,
 }
 
-#[tonic::async_trait]
-impl<H: Handler> ControlService for Control<H> {
-    async fn call(&self, request: Request<proto::CallRequest>) -> Result<Response<proto::Reply>, Status> {
-        let (admitted, message) = admitted::<H, _>(request);
-        let call = Call::from_proto(message).map_err(to_status)?;
-        answer(self.handler.call(admitted.by.clone(), call).await.map(|reply| reply.to_proto()))
-    }
-
-    async fn ask(&self, request: Request<proto::Question>) -> Result<Response<proto::Reply>, Status> {
-        let (admitted, message) = admitted::<H, _>(request);
-        let question = Question::from_proto(message).map_err(to_status)?;
-        answer(self.handler.ask(admitted.by.clone(), question).await.map(|reply| reply.to_proto()))
-    }
-
-    async fn report(&self, request: Request<proto::ReportRequest>) -> Result<Response<proto::Reported>, Status> {
-        let (admitted, message) = admitted::<H, _>(request);
-        let report = Report::from_proto(message).map_err(to_status)?;
-        answer(self.handler.report(admitted.by.clone(), report).await.map(|reported| reported.to_proto()))
+impl<H: Handler> Control<H> {
+    /// An answer as it is sent. With one that says that somebody may not do something, it is looked whether what its session began with still
+    /// counts: otherwise its key was revoked, and the session is over.
+    async fn answered<M: Message>(
+        &self,
+        asker: &Asker<H::Principal>,
+        result: forebay_model::Result<M>,
+    ) -> Result<Response<M>, Status> {
+        let is_forbidden = |error: &Error| error.kind == Kind::Forbidden;
+        let by = &asker.admitted.by;
+        if result.as_ref().is_err_and(is_forbidden)
+            && let Some(shown) = asker.connection.shown(by)
+            && proven_by(&*self.handler, shown).await.is_err_and(|error| is_forbidden(&error))
+        {
+            asker.connection.end(by);
+        }
+        answer(result)
     }
 }
 
-/// Who asks what; whoever has the first has the room of the request.
-fn admitted<H: Handler, M>(request: Request<M>) -> (Admitted<H::Principal>, M) {
+#[tonic::async_trait]
+impl<H: Handler> ControlService for Control<H> {
+    async fn call(&self, request: Request<proto::CallRequest>) -> Result<Response<proto::Reply>, Status> {
+        let (asker, message) = asker::<H, _>(request);
+        let call = Call::from_proto(message).map_err(to_status)?;
+        let result = self.handler.call(asker.admitted.by.clone(), call).await;
+        self.answered(&asker, result.map(|reply| reply.to_proto())).await
+    }
+
+    async fn ask(&self, request: Request<proto::Question>) -> Result<Response<proto::Reply>, Status> {
+        let (asker, message) = asker::<H, _>(request);
+        let question = Question::from_proto(message).map_err(to_status)?;
+        let result = self.handler.ask(asker.admitted.by.clone(), question).await;
+        self.answered(&asker, result.map(|reply| reply.to_proto())).await
+    }
+
+    async fn report(&self, request: Request<proto::ReportRequest>) -> Result<Response<proto::Reported>, Status> {
+        let (asker, message) = asker::<H, _>(request);
+        let report = Report::from_proto(message).map_err(to_status)?;
+        let result = self.handler.report(asker.admitted.by.clone(), report).await;
+        if result.is_ok() {
+            asker.connection.reported(&asker.admitted.by);
+        }
+        self.answered(&asker, result.map(|reported| reported.to_proto())).await
+    }
+}
+
+/// Who asks; whoever has this has the room of the request.
+struct Asker<P> {
+    admitted: Admitted<P>,
+    connection: Arc<Connection<P>>,
+}
+
+/// Who asks what.
+fn asker<H: Handler, M>(request: Request<M>) -> (Asker<H::Principal>, M) {
     let (_, extensions, message) = request.into_parts();
     let admitted = extensions.get::<Admitted<H::Principal>>().expect("the gate lets nobody else through");
-    (admitted.clone(), message)
+    let connection = connection::<H::Principal>(&extensions).clone();
+    (Asker { admitted: admitted.clone(), connection }, message)
 }
 
 fn answer<M: Message>(answer: forebay_model::Result<M>) -> Result<Response<M>, Status> {

@@ -230,6 +230,47 @@ fn strangers_make_room_for_others() {
 }
 
 #[test]
+fn whoever_has_a_key_does_not_keep_others_out() {
+    let keys = Keys::new();
+    keys.issue(80, [8; 32], 8);
+    let options = limited(|limits| limits.connections = 16);
+    let server = serve_at("127.0.0.1:0", &keys, options, |_, _| now(Ok(Reply::Done)));
+    inside(async {
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            let channel = connection(server.address()).await;
+            let token = session(&channel).await;
+            held.push((channel, token));
+        }
+        let other = connection(server.address()).await;
+        let token = authenticated(&other, 80, &[8; 32]).await.expect("there is a place");
+        assert_eq!(ask(&other, &token).await, Ok(Reply::Done));
+        let (newest, token) = held.last().expect("there are some");
+        assert_eq!(ask(newest, token).await, Ok(Reply::Done), "the ones that asked longest ago ended");
+        let (oldest, token) = &held[0];
+        assert_ne!(ask(oldest, token).await, Ok(Reply::Done));
+    });
+}
+
+#[test]
+fn a_session_ends_with_the_first_thing_that_is_forbidden_when_its_key_was_revoked() {
+    let keys = Keys::new();
+    let server = serve_at("127.0.0.1:0", &keys, ServerOptions::default(), |_, _| {
+        now(Err(Error::forbidden("this is for others; ask them")))
+    });
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        for _ in 0..3 {
+            assert!(is_forbidden(&ask(&channel, &token).await), "its key counts, and so does the session");
+        }
+        keys.revoke(KEY);
+        assert!(is_forbidden(&ask(&channel, &token).await));
+        assert!(is_without_session(&ask(&channel, &token).await));
+    });
+}
+
+#[test]
 fn health_and_reflection_answer_whoever_asks() {
     let server = serve(ServerOptions::default());
     inside(async {

@@ -309,3 +309,17 @@ fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone(
     stage.root(Change::Scrubbed(Scrubbed { file })).unwrap();
     stage.change(&user(6), open(true)).unwrap();
 }
+
+#[test]
+fn who_makes_a_file_is_alone_with_it_or_called_back_and_not_both() {
+    let (mut stage, _) = stage();
+    let make = |exclusive| {
+        let place = Place::path("a");
+        let create = CreateFile { place, mode: 0o640, exclusive, policy: None, open: true, alone: true, cached: true };
+        Change::CreateFile(create)
+    };
+    assert_eq!(stage.root(make(true)).unwrap_err().kind, Kind::Usage);
+    assert_eq!(stage.stat(&root(), Place::path("a")).unwrap_err().kind, Kind::Missing, "nothing was made");
+    made(&mut stage, &root(), "a");
+    assert_eq!(stage.root(make(false)).unwrap_err().kind, Kind::Usage, "nor is what is there opened so");
+}

@@ -17,6 +17,8 @@ use forebay_wire::control::names::{CreateFile, FileKind};
 impl Operation<'_> {
     /// Makes a file, or finds the one that is there.
     pub(super) fn create_file(&mut self, asked: &CreateFile) -> Result<Answer> {
+        let wish = Wish { alone: asked.alone, cached: asked.cached, ..Wish::default() };
+        wish.check()?;
         let slot = place::slot(&self.draft, self.by, &asked.place)?;
         if slot.there.is_some() {
             if asked.exclusive {
@@ -25,7 +27,7 @@ impl Operation<'_> {
             let found = place::taken(&self.draft, &slot)?;
             place::require_file(found.file, &found.inode)?;
             if asked.open {
-                return self.open_found(found, Wish { alone: asked.alone, cached: asked.cached, ..Wish::default() });
+                return self.open_found(found, wish);
             }
             return Ok(Answer::Reply(Reply::Entry(found.inode.entry(found.file))));
         }
@@ -41,7 +43,7 @@ impl Operation<'_> {
         self.draft.put(keys::layout(found.file), &layout)?;
         if asked.open {
             // Whoever makes a file may write it, whatever its mode is going to allow.
-            return self.opened(found, Wish { alone: asked.alone, cached: asked.cached, ..Wish::default() });
+            return self.opened(found, wish);
         }
         Ok(Answer::Reply(Reply::Entry(found.inode.entry(found.file))))
     }

@@ -5,7 +5,7 @@ use crate::draft::View;
 use crate::keys;
 use crate::place::{Found, Slot, too_deep};
 use crate::quota::{self, Charge};
-use crate::records::{Fresh, Inode, Layout, MOST_FILES, Moves, Named, Next, Orders, RingMoves};
+use crate::records::{Fresh, Inode, Layout, MOST_FILES, Moves, NOWHERE, Named, Next, Orders, RingMoves};
 use forebay_model::{Error, Result};
 use forebay_wire::capability::SKEW;
 use forebay_wire::control::names::{FileId, FileKind, MOST_DEPTH};
@@ -47,13 +47,15 @@ impl Operation<'_> {
                 let Moves(moves) = self.draft.read(&keys::moves(*file))?.unwrap_or_default();
                 let copies = moves.iter().map(|copied| (copied.component, copied.to));
                 let ring: RingMoves = self.draft.read(&keys::ring_moves(*file))?.unwrap_or_default();
+                let places = layout.components().into_iter().chain(copies).chain(ring.places());
                 let orders = Orders {
                     volume: attributes.volume,
                     version: attributes.version,
                     due: self.now.wall.after(self.settings.life + SKEW),
-                    pending: layout.components().into_iter().chain(copies).chain(ring.places()).collect(),
+                    // What lies nowhere nobody would ever say to have removed.
+                    pending: places.filter(|(_, target)| *target != NOWHERE).collect(),
                 };
-                self.draft.put(keys::removals(*file), &orders)?;
+                self.draft.put_unless(orders.pending.is_empty(), keys::removals(*file), &orders)?;
                 self.draft.delete(keys::writers(*file));
                 self.draft.delete(keys::to_scrub(*file));
             }

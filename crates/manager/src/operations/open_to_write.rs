@@ -20,15 +20,23 @@ pub(super) struct Wish {
     pub(super) cached: bool,
 }
 
+impl Wish {
+    /// [`forebay_model::Kind::Usage`] if nothing can be open so.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.alone && self.cached {
+            true => Err(Error::usage("who is alone with a file is not called back; ask for one of both")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Operation<'_> {
     /// Opens what is at a place.
     pub(super) fn open_to_write(&mut self, asked: &OpenToWrite) -> Result<Answer> {
         let found = place::find(&self.draft, self.by, &asked.place)?;
         let OpenToWrite { alone, upkeep, yields, cached, .. } = *asked;
         let wish = Wish { alone, upkeep, yields, cached };
-        if alone && cached {
-            return Err(Error::usage("who is alone with a file is not called back; ask for one of both"));
-        }
+        wish.check()?;
         if !upkeep {
             return self.open_found(found, wish);
         }

@@ -6,7 +6,7 @@
 //!
 //! Always: until a component was copied to its end it lies where it lay, and all read it there; of a copy that came to nothing
 //! it is known where that lies, until it is written anew or removed. A file that others have open for long is not waited for:
-//! if it can do without the component, that is given up, and made anew elsewhere.
+//! if it can do without the component, and another target would take it, that is given up, and made anew elsewhere.
 
 use super::Operation;
 use super::absences::{give_up_one, leave_behind, put_absences, require_version};
@@ -72,6 +72,8 @@ impl Operation<'_> {
                 )));
             }
             give_up_one(file, &inode, &mut layout, component)?;
+            // What no other target takes would be made anew where it lies, again and again, of a component that was good.
+            self.place_elsewhere(file, &layout, component)?;
             put_absences(&mut self.draft, file, &layout)?;
             return self.raise(file, inode);
         }

@@ -5,7 +5,7 @@ use crate::cluster::set_epochs;
 use crate::draft::{Draft, View};
 use crate::keys;
 use crate::place::{self, Found};
-use crate::records::{Epochs, Inode, Layout, Orders, RingMoves, Writers};
+use crate::records::{Epochs, Inode, Layout, NOWHERE, Orders, RingMoves, Writers};
 use forebay_model::{Error, Result, Timestamp};
 use forebay_wire::control::files::{Fence, Revoke};
 use forebay_wire::control::names::{FileId, FileKind, Place};
@@ -81,8 +81,11 @@ pub(crate) fn raise(draft: &mut Draft<'_>, file: FileId, mut inode: Inode, now: 
             _ => None,
         };
         let ring = ring.iter().flat_map(RingMoves::places);
-        let pending = layout.components().into_iter().chain(left).chain(ring).collect();
-        draft.put(keys::fences(file), &Orders { volume: inode.attributes.volume, version, due: now, pending })?;
+        let places = layout.components().into_iter().chain(left).chain(ring);
+        // What lies nowhere nobody would ever say to have heard.
+        let pending: Vec<_> = places.filter(|(_, target)| *target != NOWHERE).collect();
+        let (volume, is_empty) = (inode.attributes.volume, pending.is_empty());
+        draft.put_unless(is_empty, keys::fences(file), &Orders { volume, version, due: now, pending })?;
     }
     draft.put(keys::inode(file), &inode)
 }

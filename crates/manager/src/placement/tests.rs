@@ -74,6 +74,47 @@ fn a_node_that_dies_takes_no_column_with_all_of_its_copies_along() {
     });
 }
 
+/// Targets of nodes that have so many each.
+fn unequal(of_each: &[u64]) -> Vec<Candidate> {
+    let nodes = (0..).zip(of_each).flat_map(|(node, count)| std::iter::repeat_n(node, *count as usize));
+    (0..).zip(nodes).map(|(number, node)| candidate(number, node)).collect()
+}
+
+/// How many columns of a layout have two copies on one node.
+fn doubled(candidates: &[Candidate], copies: u32, targets: &[TargetId]) -> usize {
+    let node = |target: &TargetId| candidates[target.0 as usize].node;
+    let is_doubled = |column: &&[TargetId]| column.iter().map(node).collect::<BTreeSet<_>>().len() < column.len();
+    targets.chunks(copies as usize).filter(is_doubled).count()
+}
+
+#[test]
+fn copies_of_a_column_are_on_different_nodes_wherever_nodes_that_have_not_equally_much_allow_it() {
+    let over_all = |copies: u32, of_each: &[u64], wanted: u32, chance: &Chance| {
+        let mut candidates = unequal(of_each);
+        candidates.iter_mut().for_each(|candidate| candidate.load = chance.below(100) as u8);
+        let layout = choose(&policy(Raid::One(copies), wanted), candidates.clone(), chance).ok()?;
+        let columns = layout.targets.len() as u64 / u64::from(copies);
+        // A node has no more than one copy of each.
+        let places: u64 = of_each.iter().map(|targets| (*targets).min(columns)).sum();
+        let different: BTreeSet<_> = layout.targets.iter().collect();
+        assert_eq!(different.len(), layout.targets.len());
+        Some((doubled(&candidates, copies, &layout.targets), places >= columns * u64::from(copies)))
+    };
+    each(200, |chance| {
+        for of_each in [&[4, 2, 2][..], &[3, 2, 1], &[2, 1, 1], &[4, 3, 3], &[7, 1, 2, 4], &[9, 8, 1, 1, 1]] {
+            assert_eq!(over_all(2, of_each, 0, chance), Some((0, true)), "{of_each:?}");
+        }
+        assert_eq!(over_all(3, &[5, 4, 3, 2, 1], 0, chance), Some((0, true)));
+        // Where not all can be placed so, all are but those that cannot.
+        assert_eq!(over_all(2, &[6, 2, 1], 0, chance), Some((1, false)));
+        let of_each: Vec<u64> = (0..1 + chance.below(8)).map(|_| 1 + chance.below(8)).collect();
+        let (copies, wanted) = (2 + chance.below(3) as u32, chance.below(20) as u32);
+        if let Some((doubled, true)) = over_all(copies, &of_each, wanted, chance) {
+            assert_eq!(doubled, 0, "{copies} copies on {of_each:?}");
+        }
+    });
+}
+
 #[test]
 fn what_the_cluster_cannot_hold_is_refused_with_what_to_do() {
     let chance = Chance::of(1);

@@ -7,7 +7,7 @@ use forebay_model::{Bytes, Kind, ObjectId, TargetId, Timestamp};
 use forebay_wire::control::cluster::{
     AddNode, MOST_ANEW, Map, Order, RemoveNode, Report, Reported, SetTarget, TargetReport, TargetState,
 };
-use forebay_wire::control::files::{CreateRing, OpenRing, Rebuilt, Relocate, Relocated, Relocating};
+use forebay_wire::control::files::{CreateRing, OpenRing, Rebuilt, Relocate, Relocated, Relocating, Revoke};
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Change, Question, Reply};
@@ -189,16 +189,25 @@ fn damage(stage: &mut Stage, key: Vec<u8>) {
     stage.put_raw([(key, Some(vec![1]))]);
 }
 
+/// What a newer release has put there.
+fn renew(stage: &mut Stage, key: Vec<u8>) {
+    let mut value = encode(&key, &()).unwrap();
+    value[0] += 1;
+    let crc = forebay_model::block::crc32c_of([key.as_slice(), &value[..1], &value[5..]]);
+    value[1..5].copy_from_slice(&crc.to_le_bytes());
+    stage.put_raw([(key, Some(value))]);
+}
+
 #[test]
 fn what_could_not_be_committed_is_not_thought_to_be() {
     let mut stage = Stage::new();
-    damage(&mut stage, keys::removals(FileId(7)));
+    renew(&mut stage, keys::removals(FileId(7)));
     let before = map(&mut stage);
     let object = crate::records::object(1, FileId(7), 0);
     let carried_out = vec![Order { object, version: 2, remove: true }];
     let target = TargetReport { carried_out, ..healthy(targets_of(1)[0]) };
     let moved = Report { address: "elsewhere:1".into(), ..of(1, vec![target, healthy(targets_of(1)[1])]) };
-    assert_eq!(stage.report(&moved).unwrap_err().kind, Kind::Damaged);
+    assert_eq!(stage.report(&moved).unwrap_err().kind, Kind::Version);
     assert_eq!(map(&mut stage), before);
     let mut stage = Stage::new();
     damage(&mut stage, keys::writers(FileId(7)));
@@ -207,6 +216,36 @@ fn what_could_not_be_committed_is_not_thought_to_be() {
     stage.pass(Duration::from_secs(31));
     assert_eq!(stage.manager.tick(stage.now).unwrap_err().kind, Kind::Damaged);
     assert_eq!(map(&mut stage), before);
+}
+
+#[test]
+fn a_damaged_list_of_what_has_to_be_done_keeps_no_node_from_the_rest() {
+    let mut stage = Stage::new();
+    let place = Place::path("x");
+    let create =
+        CreateFile { place, mode: 0o644, exclusive: true, policy: None, open: true, alone: false, cached: false };
+    let Reply::Grant(made) = stage.root(Change::CreateFile(create)).unwrap() else { panic!("no grant") };
+    let file = made.entry.file;
+    stage.root(Change::Revoke(Revoke { file })).unwrap();
+    let [target, other] = targets_of(1);
+    let key = keys::fences(FileId(9000));
+    let value = encode(&key, &Orders { volume: 1, version: 5, due: stage.now.wall, pending: vec![(0, target)] });
+    let rotten = [keys::fences(file), keys::removals(FileId(700)), keys::leftovers(FileId(701))];
+    let rotten = rotten.map(|key| (key, Some(vec![1])));
+    stage.put_raw(rotten.into_iter().chain([(key, Some(value.unwrap()))]));
+    let mut told = |carried_out| {
+        let targets = vec![TargetReport { carried_out, ..healthy(target) }, healthy(other)];
+        let reported = stage.report(&of(1, targets)).unwrap();
+        assert!(reported.targets.iter().all(|told| told.refused.is_none() && told.keys.len() == 1), "{reported:?}");
+        reported.targets[0].orders.clone()
+    };
+    // What was revoked of a file is told all the same, of all that there is of it.
+    let lies_there = made.components.iter().find(|component| component.target == target).unwrap();
+    let again = Order { object: lies_there.object, version: 2, remove: false };
+    let once = Order { object: crate::records::object(1, FileId(9000), 0), version: 5, remove: false };
+    let first = told(vec![]);
+    assert_eq!(first, [again, once]);
+    assert_eq!(told(first), [again], "that it was done cannot be noted");
 }
 
 #[test]
@@ -339,6 +378,37 @@ fn a_target_that_carries_out_nothing_keeps_no_other_of_its_node_from_what_it_has
     }
     assert_eq!(told.iter().filter(|order| order.remove).count(), 100);
     assert_eq!(told.iter().filter(|order| !order.remove).count(), 100);
+}
+
+#[test]
+fn a_target_that_was_started_is_sent_keys_once_it_was_told_all_that_was_revoked_and_others_have_theirs() {
+    let mut stage = Stage::new();
+    let [target, other] = targets_of(1);
+    let fence = |file| {
+        let key = keys::fences(FileId(file));
+        let orders = Orders { volume: 1, version: 2, due: stage.now.wall, pending: vec![(0, target)] };
+        let value = Some(encode(&key, &orders).unwrap());
+        (key, value)
+    };
+    let pairs: Vec<_> = (1000..3000).map(fence).collect();
+    stage.put_raw(pairs);
+    let mut told = |carried_out: &[Order]| {
+        let started = TargetReport { openings: 2, carried_out: carried_out.to_vec(), ..healthy(target) };
+        let reported = stage.report(&of(1, vec![started, TargetReport { key: 1, ..healthy(other) }])).unwrap();
+        let [told, of_other] = &reported.targets[..] else { panic!("two targets") };
+        assert_eq!(of_other.keys.len(), 1, "it serves");
+        (told.orders.clone(), told.keys.len())
+    };
+    let (first, keys) = told(&[]);
+    assert_eq!((first.len(), keys), (896, 0));
+    let (lost, keys) = told(&first);
+    assert_eq!((lost.len(), keys), (896, 0));
+    // It has not heard that: it says again what it did before.
+    let (again, keys) = told(&first);
+    assert_eq!((&again, keys), (&lost, 0));
+    let (last, keys) = told(&again);
+    assert_eq!((last.len(), keys), (208, 1), "it has heard all, from the first on");
+    assert_eq!(told(&last), (vec![], 1));
 }
 
 /// Which of these places of a component, as its target reports that it made that anew there, are none where it is to be.

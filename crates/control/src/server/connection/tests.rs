@@ -10,8 +10,53 @@ fn joined(connections: &Arc<Connections<u32>>) -> (Place<u32>, oneshot::Receiver
     connections.join(Moment::default()).expect("there is a place")
 }
 
+fn shown() -> Shown {
+    let greeting = Greeting { hello: hello(), challenge: Challenge { nonce: [1; 16] } };
+    Shown { greeting, proven: Proven { proof: [4; 32] } }
+}
+
 fn begun(place: &Place<u32>, by: u32, now: Moment) -> Token {
-    place.connection().begin(by, 7, now)
+    begun_by(place, 7, by, now)
+}
+
+fn begun_by(place: &Place<u32>, user: u32, by: u32, now: Moment) -> Token {
+    place.connections.begin(place.connection(), (by, user), shown(), now)
+}
+
+/// Connections with sessions, as somebody who is at the other end of them.
+struct Crowd {
+    connections: Arc<Connections<u32>>,
+    /// With the user of each, and what says when it has to end.
+    there: Vec<(u32, Place<u32>, oneshot::Receiver<()>)>,
+}
+
+impl Crowd {
+    /// With so many sessions of each of these users, in this order.
+    fn of(connections: usize, users: &[(u32, usize)]) -> Crowd {
+        let mut crowd = Crowd { connections: Arc::new(Connections::new(connections, IDLE)), there: Vec::new() };
+        for (user, count) in users {
+            (0..*count).for_each(|_| drop(crowd.comes(*user)));
+        }
+        crowd
+    }
+
+    /// One more session of a user, each a moment after the one before: the places of those that ended for it, with their users.
+    fn comes(&mut self, user: u32) -> Vec<(usize, u32)> {
+        let before = self.ended();
+        let now = Moment(1 + self.there.len() as u64);
+        let (place, end) = self.connections.join(now).expect("there is a place");
+        begun_by(&place, user, 0, now);
+        self.there.push((user, place, end));
+        self.ended().into_iter().filter(|it| !before.contains(it)).collect()
+    }
+
+    fn ended(&mut self) -> Vec<(usize, u32)> {
+        let is_over = |end: &mut oneshot::Receiver<()>| {
+            end.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed)
+        };
+        let there = self.there.iter_mut().enumerate();
+        there.filter_map(|(at, (user, _, end))| is_over(end).then_some((at, *user))).collect()
+    }
 }
 
 fn who(place: &Place<u32>, token: Token, now: Moment) -> Option<u32> {
@@ -90,4 +135,50 @@ fn a_session_that_is_over_keeps_nobody_out() {
     assert!(connections.join(Moment(1) + (IDLE - Duration::from_nanos(1))).is_none());
     assert!(connections.join(Moment(1) + IDLE).is_some(), "nothing was asked for so long");
     assert!(end.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Closed));
+}
+
+#[test]
+fn who_has_most_sessions_ends_one_for_whoever_comes_and_the_one_that_asked_longest_ago() {
+    // Of sixteen places, two are for those who have no session yet.
+    let mut crowd = Crowd::of(16, &[(8, 2), (7, 12)]);
+    assert_eq!(crowd.ended(), [], "there is room for all of them");
+    // Whatever a user does, it ends no session but its own.
+    assert_eq!(crowd.comes(7), [(2, 7)]);
+    assert_eq!(crowd.comes(9), [(3, 7)]);
+    let (_, place, _) = &crowd.there[4];
+    let token = place.connection().lock().session.as_ref().expect("it has one").token;
+    assert_eq!(who(place, token, Moment(99)), Some(0));
+    assert_eq!(crowd.comes(8), [(5, 7)], "the one before it asked something since");
+    // It comes to have about as many as the other, and no more.
+    let users = |crowd: &mut Crowd, of: u32| {
+        let ended: Vec<usize> = crowd.ended().into_iter().map(|(at, _)| at).collect();
+        let there = crowd.there.iter().enumerate().filter(|(at, (user, ..))| *user == of && !ended.contains(at));
+        there.count()
+    };
+    for _ in 0..20 {
+        crowd.comes(8);
+    }
+    assert_eq!([7, 8, 9].map(|user| users(&mut crowd, user)), [7, 6, 1]);
+}
+
+#[test]
+fn strangers_end_no_sessions_and_there_is_a_place_for_them_always() {
+    let mut crowd = Crowd::of(16, &[(7, 14)]);
+    let strangers: Vec<_> = (0..100).map(|_| joined(&crowd.connections)).collect();
+    assert_eq!(crowd.ended(), []);
+    assert_eq!(crowd.comes(8).len(), 1);
+    drop(strangers);
+}
+
+#[test]
+fn root_and_nodes_are_spared_as_long_as_somebody_else_has_two_sessions() {
+    let mut crowd = Crowd::of(16, &[(ROOT_USER, 5), (5, 6), (7, 3)]);
+    let (_, place, _) = &crowd.there[6];
+    let by = place.connection().lock().session.as_ref().expect("it has one").by.clone();
+    place.connection().reported(&by);
+    assert_eq!(crowd.comes(8), [(11, 7)]);
+    assert_eq!(crowd.comes(9), [(12, 7)]);
+    assert_eq!(crowd.comes(9), [(15, 9)], "it has one already, and who may be taken from has no more");
+    assert_eq!(crowd.comes(ROOT_USER), [(0, ROOT_USER)]);
+    assert_eq!(crowd.comes(10), [(5, 5)], "it has none, and everybody else has one");
 }

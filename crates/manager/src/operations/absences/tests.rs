@@ -1,5 +1,9 @@
+use crate::draft::View;
+use crate::engine::Engine;
+use crate::keys;
 use crate::manager::Settings;
 use crate::principal::Principal;
+use crate::records::{Absence, Absent, Layout, NOWHERE, Orders, encode};
 use crate::testing::{NODES, Stage, close, report, root, targets_of, user};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Kind, Result, TargetId};
@@ -7,7 +11,7 @@ use forebay_wire::capability::{LONGEST_LIFE, SKEW};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
     AskDegraded, ComponentState, Degraded, GiveUp, GivenUp, Grant, OpenToRead, OpenToWrite, Rebuilt, Refill, Renew,
-    Renewed,
+    Renewed, Revoke,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -556,4 +560,31 @@ fn who_asks_and_does_not_know_what_was_given_up_since_is_told_and_does_not_wait_
     stage.read(&reader, second);
     stage.give_up(&root(), second, &[1]).unwrap();
     assert_eq!(kind(stage.given_up(second)), Kind::Busy);
+}
+
+#[test]
+fn of_what_lies_nowhere_nobody_is_waited_for() {
+    let mut stage = Stage::new();
+    let file = stage.striped().entry.file;
+    stage.leave(&root(), file);
+    // As the manager's metadata are made anew if no target was found that has a component.
+    let key = keys::layout(file);
+    let mut layout: Layout = stage.engine.snapshot().unwrap().require(&key).unwrap();
+    layout.targets[3] = NOWHERE;
+    layout.absent = vec![Absent { component: 3, since: 1, absence: Absence::Missed }];
+    let value = encode(&key, &layout).unwrap();
+    stage.put_raw([(key, Some(value))]);
+    let pending = |stage: &Stage, key: Vec<u8>| {
+        let orders: Option<Orders> = stage.engine.snapshot().unwrap().read(&key).unwrap();
+        orders.map(|orders| orders.pending.len())
+    };
+    stage.root(Change::Revoke(Revoke { file })).unwrap();
+    assert_eq!(pending(&stage, keys::fences(file)), Some(4));
+    (1..=NODES).for_each(|node| drop(stage.obey(node)));
+    assert_eq!(pending(&stage, keys::fences(file)), None, "all have heard");
+    stage.root(Change::RemoveFile(RemoveFile::at(Place::path("striped")))).unwrap();
+    assert_eq!(pending(&stage, keys::removals(file)), Some(4));
+    stage.pass(LONGEST_LIFE + SKEW);
+    (1..=NODES).for_each(|node| drop(stage.obey(node)));
+    assert_eq!(pending(&stage, keys::removals(file)), None, "it is removed everywhere");
 }

@@ -1,4 +1,5 @@
 use crate::testing::{NODES, Stage, healthy, report, root, targets_of, user};
+use forebay_model::ring::{RingSpec, Spread};
 use forebay_model::{Bytes, Kind, Result, TargetId};
 use forebay_wire::control::cluster::Report;
 use forebay_wire::control::files::{CreateRing, Grant, OpenRing, OpenToRead, OpenToWrite, Renew, Renewed};
@@ -170,4 +171,37 @@ fn a_ring_for_which_no_target_has_the_space_is_refused_with_the_most_that_one_ha
     let none = stage.root(ring("/r", Bytes::gib(60), &[])).unwrap_err();
     assert!(none.kind == Kind::Full && none.message.contains("the most on one is 50 GiB"), "{none:?}");
     assert!(!none.message.contains("refused"), "{none:?}");
+}
+
+#[test]
+fn each_part_of_a_ring_may_be_as_large_as_it_is_made_whatever_its_blocks() {
+    let mut stage = Stage::new();
+    let most = |grant: &Grant, component: usize| {
+        // As docs/protocol/capabilities.md has it.
+        let bytes = grant.components[component].capability[88..96].try_into().map(u64::from_le_bytes);
+        Bytes(bytes.unwrap())
+    };
+    let made_of = |lies: Spread, capacity, block, component| {
+        lies.part(&RingSpec { block, ..RingSpec::new("/r", capacity) }, component).capacity
+    };
+    for (targets, parity) in [(1, false), (2, false), (2, true), (3, true), (4, true)] {
+        let (lies, path) = (Spread { targets, parity }, format!("/r{targets}{parity}"));
+        let first = Bytes(Bytes::gib(3).0 + 4097);
+        let made = granted(stage.root(spread(Place::path(path.clone()), first, &[], (targets, parity, false))));
+        let second = Bytes::gib(5);
+        let size = SetAttributes { size: Some(second), ..crate::testing::unchanged(Place::path(path.clone())) };
+        stage.root(Change::SetAttributes(size)).unwrap();
+        let open = Question::OpenRing(OpenRing { place: Place::path(path.clone()), write: true });
+        let resized = granted(stage.ask(&root(), &open));
+        for (grant, capacity) in [(made, first), (resized, second)] {
+            for component in 0..lies.components() {
+                let most = most(&grant, component as usize);
+                for block in [Bytes::kib(4), Bytes::kib(64), Bytes::mib(1)] {
+                    assert!(most >= made_of(lies, capacity, block, component), "{path}: {component} has {most}");
+                }
+                // Of what is charged, each has its share and no more.
+                assert!(component == targets || most == Bytes(capacity.0.div_ceil(u64::from(targets))), "{most}");
+            }
+        }
+    }
 }

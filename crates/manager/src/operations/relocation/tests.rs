@@ -4,8 +4,8 @@ use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Kind, Result, TargetId};
 use forebay_wire::control::cluster::{Order, SetTarget, TargetState};
 use forebay_wire::control::files::{
-    After, ClientGone, Component, ComponentState, CreateHeap, GivenUp, Grant, OpenHeap, OpenToRead, OpenToWrite,
-    Refill, Relocate, Relocated, Relocating, Relocation, Renew, Renewed,
+    After, ClientGone, Component, ComponentState, CreateHeap, GiveUp, GivenUp, Grant, OpenHeap, OpenToRead,
+    OpenToWrite, Refill, Relocate, Relocated, Relocating, Relocation, Renew, Renewed,
 };
 use forebay_wire::control::names::{CreateFile, FileId, Place, RemoveFile};
 use forebay_wire::control::volumes::Policy;
@@ -201,6 +201,38 @@ fn of_a_file_that_others_have_open_for_long_the_component_is_given_up_if_it_can_
 }
 
 #[test]
+fn of_a_file_that_others_have_open_for_long_nothing_is_given_up_that_no_other_target_takes() {
+    let mut stage = Stage::new();
+    let before = stage.closed("x", Raid::Five);
+    let (file, target) = (before.entry.file, before.components[2].target);
+    let is_its = |one: &TargetId| before.components.iter().any(|there| there.target == *one);
+    let others: Vec<TargetId> = (1..=NODES).flat_map(targets_of).filter(|one| !is_its(one)).collect();
+    for other in &others {
+        stage.say(*other, TargetState::Draining);
+    }
+    stage.say(target, TargetState::Draining);
+    stage.opened(&root(), file, false).unwrap();
+    stage.pass(Duration::from_secs(301));
+    let seen = |stage: &mut Stage| {
+        let seen = stage.seen_by(&root(), file);
+        (seen.components[2].state, seen.entry.attributes.version)
+    };
+    let (state, version) = seen(&mut stage);
+    assert_eq!(state, ComponentState::Whole);
+    for _ in 0..3 {
+        assert_eq!(kind(stage.begin(&mover(), file)), Kind::Full);
+        assert_eq!(seen(&mut stage), (state, version), "it is good where it lies");
+    }
+    // As soon as another one takes it, it is made anew there. Without a tick, for which nodes are silent for too long.
+    stage.root(Change::SetTarget(SetTarget { target: others[0], state: TargetState::Up })).unwrap();
+    assert_eq!(kind(stage.begin(&mover(), file)), Kind::Stale);
+    assert_eq!(seen(&mut stage).0, ComponentState::Missed);
+    let (_, version) = seen(&mut stage);
+    stage.root(Change::Refill(Refill { file, component: 2, version, emptied: false })).unwrap();
+    assert_eq!(stage.seen_by(&root(), file).components[2].target, others[0]);
+}
+
+#[test]
 fn what_is_returned_keeps_what_it_has_and_copies_that_came_to_nothing_are_removed() {
     let mut stage = Stage::new();
     let before = stage.closed("x", Raid::Five);
@@ -283,8 +315,8 @@ fn what_is_made_anew_is_not_put_where_a_copy_of_it_was_begun() {
         stage.root(Change::SetTarget(SetTarget { target: other, state: TargetState::Draining })).unwrap();
     }
     stage.opened(&root(), file, false).unwrap();
-    stage.pass(Duration::from_secs(301));
-    assert_eq!(kind(stage.begin(&mover(), file)), Kind::Stale);
+    let version = stage.seen_by(&root(), file).entry.attributes.version;
+    stage.root(Change::GiveUp(GiveUp { file, components: vec![2], version })).unwrap();
     let version = stage.seen_by(&root(), file).entry.attributes.version;
     stage.root(Change::Refill(Refill { file, component: 2, version, emptied: false })).unwrap();
     assert_eq!(stage.seen_by(&root(), file).components[2].target, target);

@@ -392,3 +392,20 @@ fn what_may_have_been_made_on_a_target_that_is_said_to_have_refused_it_is_remove
     stage.report(&obeyed).unwrap();
     assert_eq!(left(&stage), Some(vec![(1, refused[0])]));
 }
+
+#[test]
+fn what_is_lost_as_another_part_comes_to_stay_is_not_put_back_within_the_same_tick() {
+    let mut stage = Stage::new();
+    let made = granted(stage.root(create(Place::path("/r"), true, false, &[])));
+    let (file, first, other) = (made.entry.file, made.components[0].target, made.components[1].target);
+    set(&mut stage, first, TargetState::Draining);
+    let placed = granted(stage.root(leaving(file, 0, &[])));
+    stage.root(left(file, 0, &placed)).unwrap();
+    set(&mut stage, other, TargetState::Draining);
+    let placed = granted(stage.root(leaving(file, 1, &[])));
+    assert_eq!(moving(&placed).iter().map(|it| (it.0, it.2)).collect::<Vec<_>>(), [(0, true), (1, false)]);
+    stage.root(Change::SetTarget(SetTarget { target: other, state: TargetState::Up })).unwrap();
+    set(&mut stage, first, TargetState::Failed);
+    let now = opened(&mut stage, true);
+    assert_eq!((now.components[0].state, moving(&now)), (ComponentState::Filling, vec![]));
+}
