@@ -410,7 +410,7 @@ pub struct Pinned {
     pub pin: Pin,
     /// The part at the beginning of the request that had been overwritten before, if any: up to this time.
     pub expired_until: Option<Timestamp>,
-    /// Whether the range reaches into what is not recorded yet: it is pinned as it comes.
+    /// Whether elements of the range may still come: they are pinned as they come.
     pub open_end: bool,
 }
 

@@ -449,9 +449,10 @@ impl Ring {
     }
 
     async fn place(self: &Rc<Self>, mut arrival: Arrival) -> Result<()> {
-        let (total, entries) = {
+        let (total, entries, begins) = {
             let view = View::of_sealed(&arrival.buffer)?;
-            (view.header().total_len.get(), view.header().entries.get())
+            let header = view.header();
+            (header.total_len.get(), header.entries.get(), Timestamp(header.min_time.get()))
         };
         let fits = {
             let work = self.work.borrow();
@@ -460,7 +461,7 @@ impl Ring {
             })
         };
         if !fits {
-            self.next_segment(arrival.accepted).await?;
+            self.next_segment(arrival.accepted, Some(begins)).await?;
         }
         while self.work.borrow().at_risk + u64::from(total) > self.at_risk_limit() {
             self.consider_flush();

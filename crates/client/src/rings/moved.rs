@@ -7,15 +7,20 @@
 //! granted from then on shuts out at the old place who does not know it; the session there ends when all of it is durable; so it is known
 //! where its numbers end; and the new place begins with these. Nothing is recorded in between, and the manager is not needed for that.
 
-use super::way::Way;
+use super::way::{PAUSE, Way};
+use super::writer::is_passing;
 use super::{parts, replaced, reply};
 use forebay_model::query::Query;
-use forebay_model::ring::{Beginning, RingSpec, RingState, RingStatus, Spread};
+use forebay_model::ring::{Beginning, Pin, RingSpec, RingState, RingStatus, Spread};
 use forebay_model::{Bytes, Cause, Error, Gap, Kind, Result, Timestamp};
 use forebay_wire::control::Change;
 use forebay_wire::control::files::{ComponentState, CreateRing, MOST_REFUSALS, Relocated};
 use forebay_wire::control::names::Place;
 use forebay_wire::ring::{RingAsk, RingQuery};
+use std::collections::BTreeSet;
+
+/// How often is tried to hold in the new place what is held as it comes, if the answer does not come.
+const MOST_TRIES: u32 = 3;
 
 /// Has a part that is to leave its target lie on another one from now on: on the first that can promise what it promises now. What is
 /// being recorded where it lay goes on there, until whoever records has come to an end of it.
@@ -53,15 +58,16 @@ pub(super) async fn leave(way: &Way, spread: Spread) -> Result<()> {
     way.renew().await
 }
 
-/// Has a part begin where it lies behind what it has in another place, if it has. `number` is the last block of session `writer` there.
+/// Has a part begin where it lies behind what it has in another place, if it has, and hold there as well what is pinned as it comes.
+/// `number` is the last block of session `writer` in that place. The time of the newest element there, if that is known;
 /// [`Kind::Busy`] while somebody records there.
-pub(super) async fn go_on(way: &Way, writer: u64, number: u64) -> Result<()> {
-    let Some(former) = way.former() else { return Ok(()) };
-    let sequence = match replaced::own_status(&former).await {
+pub(super) async fn go_on(way: &Way, writer: u64, number: u64) -> Result<Option<Timestamp>> {
+    let Some(former) = way.former() else { return Ok(None) };
+    let (sequence, before) = match replaced::own_status(&former).await {
         Ok(before) if before.recording => {
             return Err(Error::busy(format!("somebody records into {} where it lay before", way.path())));
         }
-        Ok(before) if before.state != RingState::Recovering => before.next_sequence,
+        Ok(before) if before.state != RingState::Recovering => (before.next_sequence, Some(before)),
         Ok(_) => return Err(Error::busy(format!("{} is being opened where it lay before", way.path()))),
         // It was copied from there meanwhile, or was run over.
         Err(error) if way.has_left(&former) => return Err(Error { kind: Kind::Disconnected, ..error }),
@@ -71,11 +77,41 @@ pub(super) async fn go_on(way: &Way, writer: u64, number: u64) -> Result<()> {
             if own.next_sequence == own.begins && former.state() != ComponentState::Missed {
                 return Err(Error { kind: Kind::Disconnected, ..error });
             }
-            own.begins
+            (own.begins, None)
         }
     };
     let beginning = Beginning { sequence, writer: if number == 0 { 0 } else { writer }, number };
-    reply(way, RingAsk::Begin(beginning)).await.map(drop)
+    reply(way, RingAsk::Begin(beginning)).await?;
+    let Some(before) = before else { return Ok(None) };
+    for _ in 1..MOST_TRIES {
+        match hold_as_it_comes(way, &before).await {
+            Err(error) if is_passing(&error) => way.nodes().env().clock.sleep(PAUSE).await,
+            held => return held.map(|()| before.newest),
+        }
+    }
+    hold_as_it_comes(way, &before).await.map(|()| before.newest)
+}
+
+/// What is pinned as it comes where a part lay is where it lies, too, as far as there is room for it: nothing more comes where it lay.
+/// What is there already is not pinned twice. Pins of the same label and times are one over both places ([`super::pins`]).
+async fn hold_as_it_comes(way: &Way, before: &RingStatus) -> Result<()> {
+    let (now, newest) = (way.nodes().env().clock.wall(), before.newest.unwrap_or(Timestamp::MIN));
+    let is_open = |pin: &Pin| pin.to >= newest || pin.to > now;
+    let open: Vec<(u64, &Pin)> = parts::numbered(&before.pins).into_iter().filter(|(_, pin)| is_open(pin)).collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let here = replaced::own_status(way).await?.pins;
+    let here: BTreeSet<u64> = parts::numbered(&here).into_iter().map(|(id, _)| id).collect();
+    for (_, pin) in open.into_iter().filter(|(id, _)| !here.contains(id)) {
+        let Pin { label, from, to, relatives, .. } = pin.clone();
+        match reply(way, RingAsk::Pin { label, from, to, along: relatives }).await {
+            Err(error) if is_passing(&error) => return Err(error),
+            // For which there is no room, or of which nothing is to come, ends with what it holds.
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether a part goes on where it lies: nothing comes any more where it lay.
@@ -98,7 +134,15 @@ pub(super) fn both(way: &Way, before: Result<RingStatus>, now: RingStatus) -> Re
 }
 
 fn joined(before: RingStatus, now: RingStatus) -> RingStatus {
+    let has_begun = now.next_sequence > now.begins;
     let mut both = now;
+    if before.state == RingState::Recovering && !has_begun {
+        // It is not known yet how much there is.
+        both.state = RingState::Recovering;
+    }
+    // Until it goes on in the new place, that has no numbers yet.
+    both.next_sequence = both.next_sequence.max(before.next_sequence);
+    both.readable_sequence = both.readable_sequence.max(before.readable_sequence);
     both.segments += before.segments;
     both.pinned_segments += before.pinned_segments;
     // What was run over there and is still to come here is none of it.
@@ -126,3 +170,6 @@ pub(super) async fn gap_before(way: &Way, query: &RingQuery) -> Result<Option<Ga
     let gap = Gap { cause: Cause::TargetAway, count: None, first: way.created().max(from), last: end.min(to) };
     Ok(Some(gap).filter(|gap| gap.first <= gap.last && first < own.begins.max(1)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use super::way::Way;
 use super::{Ring, checked, parts, reply};
 use forebay_env::together::all;
 use forebay_model::ring::{Pin, Pinned};
-use forebay_model::{Error, Kind, Result, Timestamp};
+use forebay_model::{Bytes, Error, Kind, Result, Timestamp};
 use forebay_wire::command::Reply;
 use forebay_wire::control::files::ComponentState;
 use forebay_wire::ring::RingAsk;
@@ -45,12 +45,18 @@ impl Ring {
         }
         let made: Vec<Option<u64>> =
             pinned.iter().map(|pinned| pinned.as_ref().ok().map(|pinned| pinned.pin.id)).collect();
-        // One that has nothing in the range has nothing to pin.
-        let is_empty = |answer: &Result<Pinned>| matches!(answer, Err(error) if error.kind == Kind::Missing);
-        let has_some = pinned[..data].iter().any(Result::is_ok);
+        // Parts hold what is to come as it comes. Of what is past, one that has nothing has nothing to pin, and a pin of nothing is none.
+        let is_to_come = to > self.ways[0].nodes().env().clock.wall();
+        let has_some = pinned[..data].iter().flatten().any(|pinned| is_to_come || has_something(&pinned.pin));
         let answers: Vec<Result<Option<Pinned>>> = pinned
             .into_iter()
-            .map(|answer| if has_some && is_empty(&answer) { Ok(None) } else { answer.map(Some) })
+            .map(|answer| match answer {
+                Err(error) if has_some && error.kind == Kind::Missing => Ok(None),
+                Ok(_) if !has_some => {
+                    Err(Error::missing(format!("{} has nothing between {from} and {to}", self.path())))
+                }
+                answer => answer.map(Some),
+            })
             .collect();
         match parts::to_be_pinned(answers, self.spread, &states, self.path()) {
             Ok(parts) => {
@@ -75,18 +81,23 @@ impl Ring {
             return unpin(&places[0], pin).await;
         }
         let pins = parts::answered(pins_of(&places).await, self.spread)?;
+        let numbered = |pins: &Option<Vec<Pin>>| -> Vec<(u64, u64)> {
+            let pins = parts::numbered(pins.as_deref().unwrap_or(&[]));
+            pins.into_iter().map(|(number, pin)| (number, pin.id)).collect()
+        };
+        let pins: Vec<Vec<(u64, u64)>> = pins.iter().map(numbered).collect();
+        let is_known = pins.iter().flatten().any(|(number, _)| *number == pin);
+        // It may be known by the number that it had before the ring left its target, where it lay.
+        let before = pins.last().filter(|_| !is_known && self.is_alone()).and_then(|pins| {
+            let of_it = pins.iter().find(|(_, id)| *id == pin);
+            of_it.map(|(number, _)| *number)
+        });
+        let wanted = before.unwrap_or(pin);
         let mut is_found = false;
         for (way, pins) in places.iter().zip(&pins) {
-            for (_, found) in parts::numbered(pins.as_deref().unwrap_or(&[])).into_iter().filter(|(id, _)| *id == pin) {
-                unpin(way, found.id).await?;
+            for (_, id) in pins.iter().filter(|(number, _)| *number == wanted) {
+                unpin(way, *id).await?;
                 is_found = true;
-            }
-        }
-        if !is_found && self.is_alone() {
-            // It may be known by the number that it had before the ring left its target.
-            let former = self.ways[0].former().filter(|former| former.state() != ComponentState::Missed);
-            if let Some(former) = former {
-                return unpin(&former, pin).await;
             }
         }
         if is_found { Ok(()) } else { Err(Error::missing(format!("{} has no pin {pin}", self.path()))) }
@@ -119,6 +130,11 @@ impl Ring {
         places.sort_by_key(|place| place.component() == self.spread.targets);
         places
     }
+}
+
+/// Whether a pin holds anything of its range so far.
+fn has_something(pin: &Pin) -> bool {
+    pin.bytes > Bytes::ZERO || pin.end_sequence > pin.first_sequence
 }
 
 async fn pins_of(places: &[Way]) -> Vec<Result<Vec<Pin>>> {

@@ -90,8 +90,11 @@ pub(super) struct Opened {
 
 /// Opens a session where a part lies, or has one go on there of which this is the last block in its former place.
 pub(super) async fn open(way: &Way, writer: u64, resumed: Option<u64>) -> Result<Opened> {
-    moved::go_on(way, writer, resumed.unwrap_or(0)).await?;
-    open_at(way.bound(), writer, resumed.is_some()).await
+    let before = moved::go_on(way, writer, resumed.unwrap_or(0)).await?;
+    let mut opened = open_at(way.bound(), writer, resumed.is_some()).await?;
+    // Who was there before recorded in both places: a session that is new tells how long nobody did.
+    opened.opened.newest = opened.opened.newest.max(before);
+    Ok(opened)
 }
 
 /// Opens or resumes a session in this place.

@@ -3,8 +3,9 @@
 //! A pin takes effect in memory at once, so that it races the writer fairly, and is acknowledged when the catalog that
 //! holds it is durable. It holds whole segments, as they are the unit of overwriting.
 //!
-//! While elements of its range may still come, a pin is *open*: each segment that is begun belongs to it. What opening finds behind
-//! the last checkpoint does as well, for what was held there was not durable.
+//! While elements of its range may still come, a pin is *open*: the segment that is written belongs to it, and each that is begun. It
+//! ends when two clocks are beyond its end: that of whoever records, as the times of elements tell it, and the target's own. One may be
+//! wrong, or be set back. What opening finds behind the last checkpoint belongs to it as well, for what was held there was not durable.
 
 use super::Ring;
 use crate::catalog::{PinRecord, RingRecord, Segment};
@@ -40,7 +41,8 @@ impl Ring {
         }
         self.going()?;
         let id = self.core.next_pin();
-        let pinned = self.core.with_ring_mut(self.id, |record| take(record, id, label, from, to, now))?;
+        let written = self.work.borrow().open.as_ref().map(|open| open.slot);
+        let pinned = self.core.with_ring_mut(self.id, |record| take(record, id, label, (from, to), now, written))?;
         let fits = self.core.check_pins().and_then(|()| self.core.check_admission(self.id));
         let made = match fits {
             Ok(()) => self.core.commit().await,
@@ -70,15 +72,14 @@ impl Ring {
         Ok(pin)
     }
 
-    /// Open pins also hold the segment that was just begun.
-    pub(super) fn extend_open_pins(self: &Rc<Self>, slot: u32, sequence: u64) {
+    /// Open pins also hold the segment that was just begun. What comes into it first has no earlier time than `begins`.
+    pub(super) fn extend_open_pins(self: &Rc<Self>, slot: u32, sequence: u64, begins: Option<Timestamp>) {
         let now = self.core.disk.env().clock.wall();
         let open = self.core.with_ring_mut(self.id, |record| {
-            let newest = newest(record, sequence);
-            let grace = record.spec.flush_interval * 2;
+            // Elements come as they were accepted: if the first one here is later than the end, all up to there has come.
+            let recorded = begins.unwrap_or_else(|| newest(record, sequence));
             for pin in record.pins.iter_mut().filter(|pin| pin.open_end) {
-                // What was recorded by then may be on its way, but not for ever.
-                pin.open_end = newest <= pin.pin.to && now <= pin.pin.to.after(grace);
+                pin.open_end = recorded <= pin.pin.to || now <= pin.pin.to;
             }
             record.pins.iter().filter(|pin| pin.open_end).map(|pin| pin.pin.id).collect::<Vec<u64>>()
         });
@@ -163,7 +164,7 @@ pub(super) fn hold_found(record: &mut RingRecord, found: &[(u32, Segment)], now:
             let PinRecord { pin, held, open_end } = &record.pins[index];
             let is_in_range = match segment.has_content() {
                 true => segment.min_time <= pin.to.0,
-                false => now <= pin.to.after(grace),
+                false => newest(record, segment.sequence) <= pin.to || now <= pin.to.after(grace),
             };
             if !open_end || !is_in_range || held.binary_search(&(*slot, segment.sequence)).is_ok() {
                 continue;
@@ -176,13 +177,14 @@ pub(super) fn hold_found(record: &mut RingRecord, found: &[(u32, Segment)], now:
     }
 }
 
+/// `written` is the slot of the segment that is written.
 fn take(
     record: &mut RingRecord,
     id: u64,
     label: &str,
-    from: Timestamp,
-    to: Timestamp,
+    (from, to): (Timestamp, Timestamp),
     now: Timestamp,
+    written: Option<u32>,
 ) -> Result<Pinned> {
     if record.pins.len() >= MOST_PINS {
         return Err(Error::refused(format!(
@@ -190,14 +192,14 @@ fn take(
             record.spec.name
         )));
     }
-    let chosen: Vec<(u32, Segment)> = record
-        .slots
-        .iter()
-        .enumerate()
-        .filter_map(|(slot, segment)| segment.filter(|s| s.touches(from, to)).map(|s| (slot as u32, s)))
-        .collect();
+    let slots = || (0..).zip(&record.slots).filter_map(|(slot, segment)| segment.map(|segment| (slot, segment)));
+    let chosen: Vec<(u32, Segment)> = slots().filter(|(_, segment)| segment.touches(from, to)).collect();
     let oldest = record.slots.iter().flatten().filter(|s| s.bytes > 0).map(|s| s.min_time).min();
-    if chosen.is_empty() {
+    // What was recorded by now may be on its way.
+    let open_end = to > now || to >= newest(record, u64::MAX);
+    // Of several targets, others may have some of what is on its way here.
+    let may_be_empty = to > now || open_end && record.spec.spread.targets > 1;
+    if chosen.is_empty() && !may_be_empty {
         return Err(match oldest {
             Some(oldest) if to.0 < oldest => Error::expired(format!(
                 "everything up to {to} has been overwritten; what is kept of {} begins at {}",
@@ -207,9 +209,15 @@ fn take(
             _ => Error::missing(format!("{} has nothing between {from} and {to}", record.spec.name)),
         });
     }
+    // What comes next comes into the one that is written, whatever is in it so far.
+    let is_to_be_held =
+        |(slot, segment): &(u32, Segment)| segment.touches(from, to) || open_end && written == Some(*slot);
+    let mut holds: Vec<(u32, u64)> =
+        slots().filter(is_to_be_held).map(|(slot, segment)| (slot, segment.sequence)).collect();
+    holds.sort_unstable();
     let held = record.held();
-    let fresh = chosen.iter().filter(|(slot, s)| held.binary_search(&(*slot, s.sequence)).is_err()).count() as u64;
-    if !budget_allows(record, fresh) {
+    let fresh = holds.iter().filter(|one| held.binary_search(one).is_err()).count() as u64;
+    if !holds.is_empty() && !budget_allows(record, fresh) {
         let total = record.segments();
         return Err(Error::refused(format!(
             "this pin would hold {fresh} more of {total} segments, {} are held already, and the budget of {} is {} % ({} segments); pin less or unpin something",
@@ -219,7 +227,10 @@ fn take(
             total * u64::from(record.spec.pin_budget_percent) / 100
         )));
     }
-    let evicted = oldest.filter(|oldest| from.0 < *oldest && record.path_segment > record.segments());
+    // After it was made larger it may have fewer laps behind it than slots; what it began with is gone all the same.
+    let lowest = record.slots.iter().flatten().filter(|s| s.has_content()).map(|s| s.first).min();
+    let has_run_over = record.path_segment > record.segments() || lowest.is_some_and(|first| first > record.begins);
+    let evicted = oldest.filter(|oldest| from.0 < *oldest && has_run_over);
     let pin = Pin {
         id,
         label: label.to_owned(),
@@ -227,16 +238,12 @@ fn take(
         to,
         first_sequence: chosen.iter().map(|(_, s)| s.first).min().unwrap_or(0),
         end_sequence: chosen.iter().map(|(_, s)| s.end).max().unwrap_or(0),
-        segments: chosen.len() as u64,
+        segments: holds.len() as u64,
         bytes: chosen.iter().map(|(_, s)| Bytes(u64::from(s.bytes))).sum(),
         relatives: Vec::new(),
     };
-    let mut held: Vec<(u32, u64)> = chosen.iter().map(|(slot, s)| (*slot, s.sequence)).collect();
-    held.sort_unstable();
-    // What was recorded by now may come into the next segment.
-    let open_end = to >= newest(record, u64::MAX);
-    record.pins.push(PinRecord { pin: pin.clone(), held, open_end });
-    Ok(Pinned { pin, expired_until: evicted.map(Timestamp), open_end: to > now })
+    record.pins.push(PinRecord { pin: pin.clone(), held: holds, open_end });
+    Ok(Pinned { pin, expired_until: evicted.map(Timestamp), open_end })
 }
 
 fn budget_allows(record: &RingRecord, more: u64) -> bool {
@@ -250,3 +257,6 @@ fn budget_allows(record: &RingRecord, more: u64) -> bool {
         PinPolicy::Stop => held <= total,
     }
 }
+
+#[cfg(test)]
+mod tests;

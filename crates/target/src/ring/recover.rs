@@ -114,7 +114,7 @@ pub(super) async fn recover(ring: &Rc<Ring>) -> Result<()> {
     ring.core.disk.end_stream(stream);
     if result? {
         // What is missing at the end has its place in a segment of its own.
-        ring.next_segment(ring.core.disk.env().clock.now()).await?;
+        ring.next_segment(ring.core.disk.env().clock.now(), None).await?;
     }
     Ok(())
 }

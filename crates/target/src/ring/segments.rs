@@ -6,7 +6,7 @@ use crate::segment::{Builder, Description, IndexBudget, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::gap::Cause;
 use forebay_model::ring::RingState;
-use forebay_model::{Bytes, Error, Moment, Result};
+use forebay_model::{Bytes, Error, Moment, Result, Timestamp};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -14,8 +14,9 @@ use std::rc::Rc;
 pub(super) const RECENT_TABLES: usize = 8;
 
 impl Ring {
-    /// Seals the open segment and takes the next slot: the moment at which what was in it expires.
-    pub(super) async fn next_segment(self: &Rc<Self>, accepted: Moment) -> Result<()> {
+    /// Seals the open segment and takes the next slot: the moment at which what was in it expires. What is to come into it first
+    /// has no earlier time than `begins`.
+    pub(super) async fn next_segment(self: &Rc<Self>, accepted: Moment, begins: Option<Timestamp>) -> Result<()> {
         self.seal(accepted)?;
         let layout = self.core.layout();
         loop {
@@ -25,6 +26,8 @@ impl Ring {
             if next.is_some_and(|slot| !self.core.may_take(self.id, slot)) {
                 // A lap in less time than a checkpoint takes, or a change of pins or groups that is not durable.
                 self.core.commit_now().await?;
+                // Who closes a full ring does not wait for this: by now it may be deleted, or its target closed.
+                self.is_waited_for()?;
                 continue;
             }
             let taken = self.core.with_ring_mut(self.id, |record| {
@@ -66,7 +69,7 @@ impl Ring {
                 });
                 drop(work);
                 self.publish_summary();
-                self.extend_open_pins(slot, sequence);
+                self.extend_open_pins(slot, sequence, begins);
                 self.progressed.notify();
                 self.look_ahead(slot);
                 return Ok(());
@@ -76,9 +79,17 @@ impl Ring {
             self.progressed.notify();
             self.consider_flush();
             self.progressed.changed().await;
-            if self.work.borrow().stopping || self.work.borrow().failure.is_some() {
-                return Err(Error::full("the ring was closed while everything in it was pinned"));
-            }
+            self.is_waited_for()?;
+        }
+    }
+
+    /// An error if nobody waits any more for what is to come into the next segment: the ring failed, or was closed while it was full.
+    fn is_waited_for(&self) -> Result<()> {
+        let work = self.work.borrow();
+        match &work.failure {
+            Some(error) => Err(error.clone()),
+            None if work.ends_full() => Err(Error::full("the ring was closed while everything in it was pinned")),
+            None => Ok(()),
         }
     }
 

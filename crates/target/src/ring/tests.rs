@@ -1,8 +1,9 @@
-use crate::Target;
 use crate::fake::{Fake, Op, Told, Writer, sequences, small};
 use crate::verify::verify;
-use forebay_model::ring::{Beginning, RingSpec, RingState};
-use forebay_model::{Bytes, Cause, Kind, Rate};
+use crate::{Ring, Target};
+use forebay_model::ring::{Beginning, PinPolicy, RingSpec, RingState};
+use forebay_model::{Bytes, Cause, Kind, Rate, Timestamp};
+use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
@@ -226,4 +227,87 @@ fn a_ring_that_goes_on_with_what_another_target_has_begins_with_its_numbers_what
         writer.durable().await.unwrap();
     });
     assert!(ring.status().has_come_round());
+}
+
+/// A ring in which all is pinned, and for which blocks wait; and the pin.
+fn full(fake: &Fake, target: &Target) -> (Rc<Ring>, u64) {
+    let spec = RingSpec { pin_budget_percent: 10, pin_policy: PinPolicy::Stop, ..small("/stop", Bytes::mib(2)) };
+    let ring = fake.create(target, spec).unwrap();
+    let mut writer = Writer::new(fake, &ring);
+    fake.run(async {
+        for _ in 0..1900 {
+            writer.element(&[1; 1000]).await.unwrap();
+        }
+        writer.durable().await.unwrap();
+    });
+    let pin = fake.run(target.pin("/stop", "all", Timestamp(0), fake.now())).unwrap().pin.id;
+    let staging = ring.staging().count();
+    fake.run(async {
+        while ring.staging().available() > staging / 2 {
+            writer.element(&[2; 1000]).await.unwrap();
+            fake.env().clock.sleep(Duration::from_millis(1)).await;
+        }
+    });
+    fake.wait(Duration::from_secs(5));
+    assert_eq!(ring.status().state, RingState::Full);
+    (ring, pin)
+}
+
+/// Has a full ring see that there is room, before that is durable.
+fn sees_room(fake: &Fake, ring: &Ring) {
+    fake.wait(Duration::from_micros(10));
+    ring.progressed.notify();
+}
+
+#[test]
+fn a_full_ring_that_is_let_go_of_and_deleted_while_it_waits_for_a_checkpoint_takes_nothing_more() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let (ring, pin) = full(&fake, &target);
+    let deleted = {
+        let target = target.clone();
+        fake.env().spawner.spawn(async move {
+            target.unpin("/stop", pin).await?;
+            target.delete_ring("/stop").await
+        })
+    };
+    sees_room(&fake, &ring);
+    fake.run(deleted).unwrap();
+    fake.wait(Duration::from_secs(5));
+    assert_eq!(ring.staging().available(), ring.staging().count(), "nothing waits any more");
+    // Others are served all the same, where it was.
+    let again = fake.create(&target, small("/again", Bytes::mib(2))).unwrap();
+    let mut writer = Writer::new(&fake, &again);
+    fake.run(async {
+        writer.element(&[3; 1000]).await.unwrap();
+        writer.durable().await.unwrap();
+    });
+    assert_eq!(sequences(&fake.ask(&again, "all").0), [0]);
+}
+
+#[test]
+fn a_full_ring_whose_target_is_closed_while_it_waits_for_a_checkpoint_takes_nothing_more() {
+    let fake = Fake::new(Bytes::mib(64), false);
+    let target = fake.target();
+    let (ring, pin) = full(&fake, &target);
+    let before = sequences(&fake.ask(&ring, "all").0);
+    let closed = {
+        let target = target.clone();
+        fake.env().spawner.spawn(async move {
+            target.unpin("/stop", pin).await?;
+            target.close().await
+        })
+    };
+    sees_room(&fake, &ring);
+    fake.run(closed).unwrap();
+    fake.wait(Duration::from_secs(5));
+    assert_eq!(ring.status().state, RingState::Full, "no slot is taken behind the last checkpoint");
+    drop((ring, target));
+    fake.kill();
+    let found = fake.run(verify(fake.env(), &mut |_, _| ())).unwrap();
+    assert_eq!((&found.rings[0].damage[..], &found.complaints[..]), (&[][..], &[][..]));
+    let target = fake.run(Target::open(fake.env())).unwrap();
+    let ring = target.ring("/stop").unwrap();
+    fake.run(ring.ready()).unwrap();
+    assert_eq!(sequences(&fake.ask(&ring, "all").0), before);
 }

@@ -1,6 +1,6 @@
 //! Pins of rings with parity while targets come and go.
 
-use super::spread::{WITH_PARITY, steps, with_ring};
+use super::spread::{STRIPED, WITH_PARITY, steps, with_ring};
 use super::*;
 use forebay_model::ring::{Pin, Pinned};
 
@@ -49,5 +49,28 @@ fn what_is_pinned_is_held_by_all_parts_or_refused_and_no_two_pins_are_the_same()
         let left = pins(&cluster, &ring);
         assert_eq!(left.iter().map(|pin| pin.id).collect::<Vec<_>>(), [second], "the other one is held");
         assert_eq!(pins_on(&cluster, &nodes), [1; 4]);
+    }
+}
+
+#[test]
+fn what_is_to_come_is_held_as_it_comes_also_by_parts_that_have_nothing_of_it_yet() {
+    for spread in [STRIPED, WITH_PARITY] {
+        let (world, cluster, nodes) = with_ring(40, spread);
+        let ring = open(&cluster, "pins", true);
+        let pin = |label: &'static str, to: Timestamp| -> Result<Pinned> {
+            let ring = ring.clone();
+            world.run(async move { ring.pin(label, Timestamp::MIN, to).await })
+        };
+        let refused = pin("past", world.clock().wall()).expect_err("there is nothing");
+        assert_eq!(refused.kind, Kind::Missing, "{refused:?}");
+        assert_eq!(pins_on(&cluster, &nodes), vec![0; nodes.len()], "nothing is left of it");
+        // One block, which is on one target.
+        let mut recording = Recording::begin(&cluster, 1);
+        recording.offer(&world, 100);
+        recording.settle(&world);
+        let to = world.clock().wall().after(Duration::from_secs(600));
+        let pinned = pin("comes", to).expect("it is held");
+        assert!(pinned.open_end && pinned.pin.bytes > Bytes::ZERO, "{pinned:?}");
+        assert_eq!(pins_on(&cluster, &nodes), vec![1; nodes.len()]);
     }
 }
