@@ -63,7 +63,7 @@ fn spread(uses: &[u64]) -> u64 {
 fn a_target_that_is_added_to_a_full_cluster_gets_its_share_beside_readers_and_writers() {
     let world = Rc::new(World::new(50));
     let mut cluster =
-        Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(4000), settings: quick(), ..spec(5) });
+        Cluster::new(world.clone(), ClusterSpec { disk: presets::ssd().scaled(2000), settings: quick(), ..spec(5) });
     let machine = cluster.client_machine("writer");
     let shared = Options::beside();
     let path = |nth: u64| format!("/f{nth}");
