@@ -58,9 +58,9 @@ pub(crate) struct TargetNow {
     pub(crate) failed: Option<String>,
     /// Whether its device is far slower than its profile, as its node said last.
     pub(crate) slow: bool,
-    /// Whether it was told to do something with the answer to its last report.
+    /// Whether it was told to do something with the answer to its last report, and not let serve with it all the same.
     pub(crate) is_told: bool,
-    /// Whether it carried out nothing of that.
+    /// Whether it carried out nothing of that, until it does something.
     pub(crate) is_stuck: bool,
     /// Components that lie on it, of one on which nothing is to stay, as they were counted last.
     pub(crate) left: Option<u64>,

@@ -3,7 +3,8 @@
 //! Always: a target is served by one node; what does not belong to this cluster, or is an older copy of what does, is
 //! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has. Of rings that a target
 //! made anew of what their segments say, it is told which are not to be there before it serves them. A target that was started has
-//! no keys, and is sent none before it was told all that was revoked, from the first on: it serves nobody until then. A list of what
+//! no keys, and is sent none before it was told all that was revoked, from the first on: it serves nobody until then. Its node takes them
+//! only if all of that was done, and says otherwise again that it has none: then it is told what is left, from the first on. A list of what
 //! has to be done that is damaged keeps nobody from the rest.
 
 use crate::authenticate::standing;
@@ -27,8 +28,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most bytes of an address.
 const MOST_ADDRESS: usize = 255;
-/// How many files with orders are looked at for one report.
+/// How many files with orders are looked at at a time, of each list.
 const LOOKED_AT: usize = 8192;
+/// How many times as many fences are looked at for a report of a node one of whose targets has to hear of all of them before it serves:
+/// those of others, which may be gone, do not keep it waiting. It has an end, as nobody else is answered meanwhile.
+const PAGES_IF_HEARING: usize = 16;
 /// How many orders of a list a target is told that carried out none of those before.
 const TOLD_IF_STUCK: usize = 16;
 /// What is free is written down when it changed by one part of the size in so many.
@@ -75,6 +79,7 @@ impl Manager {
         }
         let (epoch, rolled) = (self.cluster.epochs.epoch, self.cluster.epochs.rolled);
         let mut hears = Hearing::default();
+        let mut released = BTreeSet::new();
         for known in self.cluster.targets.values_mut().filter(|known| known.record.node == report.node) {
             known.is_served = false;
         }
@@ -88,13 +93,20 @@ impl Manager {
                 let is_back = back.contains(&target.target);
                 let was_stuck = known.is_stuck && !is_back;
                 let was_told = known.is_told && !is_back;
-                known.is_stuck = target.failed.is_some() || was_told && target.carried_out.is_empty();
+                // Nobody counts as told who is released, below: so these are told apart.
+                let was_released = was_stuck && !was_told;
+                // One that is stuck is so until it does something, also if there is nothing for it where the list goes on.
+                let was_idle = target.carried_out.is_empty();
+                known.is_stuck = target.failed.is_some() || (was_told || was_stuck) && was_idle;
                 // What carries out nothing, again and again, serves with what it was told: it cannot write that down, and has room
                 // again only if what is on it is removed.
-                if target.key == 0 && !(was_stuck && known.is_stuck) {
+                if target.key == 0 && was_stuck && known.is_stuck {
+                    released.insert(target.target);
+                } else if target.key == 0 {
                     hears.targets.insert(target.target);
-                    // If nothing was done of what it was told, that may have been lost on its way.
-                    hears.anew |= is_back || was_told && !advanced.contains(&target.target);
+                    // If nothing was done of what it was told, that may have been lost on its way; and one that was released was passed
+                    // over.
+                    hears.anew |= is_back || was_released || was_told && !advanced.contains(&target.target);
                 }
                 known.placed.set(known.placed.get() / 2);
                 // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
@@ -108,7 +120,7 @@ impl Manager {
         let (mut orders, is_whole) = self.orders(now, report.node, targets, &hears)?;
         for target in accepted() {
             if let Some(known) = self.cluster.targets.get_mut(&target.target) {
-                known.is_told = orders.contains_key(&target.target);
+                known.is_told = orders.contains_key(&target.target) && !released.contains(&target.target);
             }
         }
         let told = report.targets.iter().zip(verdicts).map(|(target, verdict)| {
@@ -314,11 +326,12 @@ impl Manager {
         };
         let most = targets.into_iter().map(most).collect();
         let mut telling = Telling { now: now.wall, most, orders: BTreeMap::new(), count: 0 };
+        let pages = if hears.targets.is_empty() { 1 } else { PAGES_IF_HEARING };
         // Each list leaves room for the next one: what is removed makes room for what has to be written down.
-        telling.part(self.view()?, (keys::FENCES, MOST_ORDERS / 8 * 7), &mut told_up_to.fences)?;
+        telling.part(self.view()?, (keys::FENCES, MOST_ORDERS / 8 * 7), pages, &mut told_up_to.fences)?;
         let is_whole = told_up_to.fences.is_empty();
-        telling.part(self.view()?, (keys::REMOVALS, MOST_ORDERS / 16 * 15), &mut told_up_to.removals)?;
-        telling.part(self.view()?, (keys::LEFTOVERS, MOST_ORDERS), &mut told_up_to.leftovers)?;
+        telling.part(self.view()?, (keys::REMOVALS, MOST_ORDERS / 16 * 15), 1, &mut told_up_to.removals)?;
+        telling.part(self.view()?, (keys::LEFTOVERS, MOST_ORDERS), 1, &mut told_up_to.leftovers)?;
         if let Some(state) = self.cluster.nodes.get_mut(&node) {
             state.told_up_to = told_up_to;
         }
@@ -398,14 +411,37 @@ struct Telling {
 }
 
 impl Telling {
-    /// The next part of a list of orders, up to `limit` of all lists, and where the one behind it begins.
-    fn part(&mut self, view: &dyn Snapshot, (prefix, limit): (u8, usize), told_up_to: &mut Vec<u8>) -> Result<()> {
+    /// The next part of a list of orders, up to `limit` of all lists and so many pages, and where the one behind it begins.
+    fn part(
+        &mut self,
+        view: &dyn Snapshot,
+        (prefix, limit): (u8, usize),
+        pages: usize,
+        told_up_to: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut left = self.most.clone();
+        for _ in 0..pages {
+            self.page(view, (prefix, limit), &mut left, told_up_to)?;
+            if told_up_to.is_empty() || self.count >= limit {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One page of it; `left` is how many more orders of this list each target is told.
+    fn page(
+        &mut self,
+        view: &dyn Snapshot,
+        (prefix, limit): (u8, usize),
+        left: &mut BTreeMap<TargetId, usize>,
+        told_up_to: &mut Vec<u8>,
+    ) -> Result<()> {
         let remove = prefix != keys::FENCES;
         let (first, to) = keys::all(prefix);
         let from = if told_up_to.is_empty() { first } else { std::mem::take(told_up_to) };
         let pairs = view.scan(&from, &to, LOOKED_AT)?;
         let is_last = pairs.len() < LOOKED_AT;
-        let mut left = self.most.clone();
         for (key, value) in pairs {
             if self.count >= limit {
                 *told_up_to = key;

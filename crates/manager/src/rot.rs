@@ -102,7 +102,7 @@ fn of_a_file_with_flipped_bits_the_right_answers_come_or_it_is_not_opened() {
     let before = answers(open(&whole).unwrap(), &stage).unwrap();
     let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
     let refused = std::cell::Cell::new(0);
-    each(200, |chance| {
+    each(300, |chance| {
         let mut flipped = bytes.clone();
         // Where something is, in what says where that is, or anywhere.
         let at = match chance.below(8) {

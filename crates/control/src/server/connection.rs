@@ -2,9 +2,10 @@
 //!
 //! Always: a connection has one challenge at most, which is answered once, and one session at most, which no other
 //! connection can use. Sessions leave some places to those who have none yet, and who begins one more ends one of whoever has most: so
-//! no user keeps all others out, and nobody ends a session who has not proven who it is.
+//! no user keeps all others out, and nobody ends a session who has not proven who it is. Of its own user nobody ends a session that is used:
+//! whoever had it would come again, and end the next one.
 
-use crate::status::no_session;
+use crate::status::{no_room, no_session};
 use forebay_env::real::random;
 use forebay_model::Moment;
 use forebay_wire::control::access::{Challenge, Hello, Proven, ROOT_USER};
@@ -19,6 +20,9 @@ pub(crate) type Token = [u8; 16];
 
 /// One place in so many is for those who have no session yet.
 const KEPT: usize = 8;
+/// A session over which nothing was asked for so long may make room for another one of the same user: clients that are there ask every few
+/// seconds.
+const UNUSED: Duration = Duration::from_secs(30);
 
 /// A connection, as its requests see it.
 pub(crate) struct Connection<P> {
@@ -189,19 +193,31 @@ impl<P> Connections<P> {
     }
 
     /// Begins the session of somebody who has proven which user it is; one that the connection had is over, and if there are as many as
-    /// may be, so is another one, with its connection.
-    pub(crate) fn begin(&self, connection: &Arc<Connection<P>>, who: (P, u32), shown: Shown, now: Moment) -> Token {
+    /// may be, so is another one, with its connection. There is no room if that one would be of the same user, and all of these are used.
+    pub(crate) fn begin(
+        &self,
+        connection: &Arc<Connection<P>>,
+        who: (P, u32),
+        shown: Shown,
+        now: Moment,
+    ) -> Result<Token, Status> {
         let mut open = self.lock();
-        if let Some(number) = self.displaced(&open, connection, who.1, now) {
+        if let Some(number) = self.displaced(&open, connection, who.1, now)? {
             open.connections.remove(&number);
         }
-        connection.begin(who, shown, now)
+        Ok(connection.begin(who, shown, now))
     }
 
     /// The connection whose session ends for one more of this user, if there are as many as may be: of whoever has most, if the user has no
-    /// more than that also then, and otherwise of the user itself. Root and nodes are spared, unless the user has none and nobody else
-    /// has two. It is the one that asked longest ago.
-    fn displaced(&self, open: &Open<P>, newcomer: &Arc<Connection<P>>, user: u32, now: Moment) -> Option<u64> {
+    /// more than that also then, and otherwise of the user itself, if there is one that is not used. Root and nodes are spared, unless the
+    /// user has none and nobody else has two. It is the one that asked longest ago.
+    fn displaced(
+        &self,
+        open: &Open<P>,
+        newcomer: &Arc<Connection<P>>,
+        user: u32,
+        now: Moment,
+    ) -> Result<Option<u64>, Status> {
         let mut held: BTreeMap<u32, Held> = BTreeMap::new();
         for (number, member) in open.connections.iter().filter(|(_, it)| !Arc::ptr_eq(&it.connection, newcomer)) {
             let state = member.connection.lock();
@@ -214,15 +230,25 @@ impl<P> Connections<P> {
             of_user.oldest = of_user.oldest.min(last);
             of_user.is_spared |= session.reports;
         }
-        if held.values().map(|one| one.count).sum::<usize>() < self.most_sessions {
-            return None;
+        let all: usize = held.values().map(|one| one.count).sum();
+        if all < self.most_sessions {
+            return Ok(None);
         }
         let own = held.get(&user);
         let then = own.map_or(0, |own| own.count) + 1;
         let others = held.values().filter(|one| !one.is_spared && one.count > then);
-        let largest = others.max_by_key(|one| one.count).or(own);
-        let largest = largest.or_else(|| held.values().max_by_key(|one| one.count));
-        largest.map(|one| one.oldest.1)
+        let largest = others.max_by_key(|one| one.count);
+        match (largest, own) {
+            (None, Some(own)) if now.since(own.oldest.0) < UNUSED => Err(no_room(format!(
+                "there are {all} sessions, and no more fit: user {user} has {} of them, over each of which something was asked within {} \
+                 s; end some clients of this user, or share one between programs, and try again",
+                own.count,
+                UNUSED.as_secs()
+            ))),
+            (None, Some(own)) => Ok(Some(own.oldest.1)),
+            (None, None) => Ok(held.values().max_by_key(|one| one.count).map(|one| one.oldest.1)),
+            (Some(largest), _) => Ok(Some(largest.oldest.1)),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ impl<H: Handler> AccessService for Access<H> {
         let shown = Shown { greeting, proven: Proven::from_proto(proven).map_err(to_status)? };
         let by = proven_by(&*self.handler, shown.clone()).await.map_err(to_status)?;
         let user = self.handler.user(&by);
-        let token = self.connections.begin(connection, (by, user), shown, clock::now());
+        let token = self.connections.begin(connection, (by, user), shown, clock::now())?;
         Ok(Response::new(proto::Session { token: token.to_vec() }))
     }
 }

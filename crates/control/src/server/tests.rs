@@ -237,16 +237,20 @@ fn whoever_has_a_key_does_not_keep_others_out() {
     let server = serve_at("127.0.0.1:0", &keys, options, |_, _| now(Ok(Reply::Done)));
     inside(async {
         let mut held = Vec::new();
-        for _ in 0..20 {
+        for _ in 0..14 {
             let channel = connection(server.address()).await;
             let token = session(&channel).await;
             held.push((channel, token));
         }
+        // None of its own ends that is used.
+        let more = connection(server.address()).await;
+        let refused = authenticated(&more, KEY, &SECRET).await;
+        assert!(matches!(&refused, Err(Failure::Again(error)) if error.kind == Kind::Busy), "{refused:?}");
         let other = connection(server.address()).await;
         let token = authenticated(&other, 80, &[8; 32]).await.expect("there is a place");
         assert_eq!(ask(&other, &token).await, Ok(Reply::Done));
         let (newest, token) = held.last().expect("there are some");
-        assert_eq!(ask(newest, token).await, Ok(Reply::Done), "the ones that asked longest ago ended");
+        assert_eq!(ask(newest, token).await, Ok(Reply::Done), "the one that asked longest ago ended");
         let (oldest, token) = &held[0];
         assert_ne!(ask(oldest, token).await, Ok(Reply::Done));
     });

@@ -411,6 +411,72 @@ fn a_target_that_was_started_is_sent_keys_once_it_was_told_all_that_was_revoked_
     assert_eq!(told(&last), (vec![], 1));
 }
 
+/// Of each of these files a target is to fence a component.
+fn fences(stage: &mut Stage, of: &[(std::ops::Range<u64>, TargetId)]) {
+    let due = stage.now.wall;
+    let fence = |file, target| {
+        let key = keys::fences(FileId(file));
+        let orders = Orders { volume: 1, version: 2, due, pending: vec![(0, target)] };
+        let value = Some(encode(&key, &orders).unwrap());
+        (key, value)
+    };
+    let mut pairs = Vec::new();
+    for (files, target) in of {
+        pairs.extend(files.clone().map(|file| fence(file, *target)));
+    }
+    stage.put_raw(pairs);
+}
+
+/// What a target that was started and has no keys is told when it did this, and how many keys it is sent; the other one has some.
+fn told_at_start(stage: &mut Stage, carried_out: &[Order]) -> (Vec<Order>, usize) {
+    let [target, other] = targets_of(1);
+    let started = TargetReport { openings: 2, carried_out: carried_out.to_vec(), ..healthy(target) };
+    let mut reported = stage.report(&of(1, vec![started, TargetReport { key: 1, ..healthy(other) }])).unwrap();
+    let told = reported.targets.remove(0);
+    (told.orders, told.keys.len())
+}
+
+#[test]
+fn what_a_target_without_keys_did_not_do_of_a_part_it_is_told_again_from_the_first_on() {
+    let mut stage = Stage::new();
+    fences(&mut stage, &[(1000..2500, targets_of(1)[0])]);
+    let (first, keys) = told_at_start(&mut stage, &[]);
+    assert_eq!((first.len(), keys), (896, 0));
+    let (last, keys) = told_at_start(&mut stage, &first[..500]);
+    assert_eq!((last.len(), keys), (604, 1), "that is all that there is");
+    // Its node did not take the keys.
+    assert_eq!(told_at_start(&mut stage, &last), (first[500..].to_vec(), 1));
+    assert_eq!(told_at_start(&mut stage, &first[500..]), (vec![], 1));
+}
+
+#[test]
+fn a_target_that_did_nothing_for_long_and_goes_on_is_told_all_that_was_revoked_before_it_is_sent_keys_again() {
+    let mut stage = Stage::new();
+    fences(&mut stage, &[(1000..3000, targets_of(1)[0])]);
+    let (first, keys) = told_at_start(&mut stage, &[]);
+    assert_eq!((first.len(), keys), (896, 0));
+    assert_eq!(told_at_start(&mut stage, &[]), (first.clone(), 0), "that may have been lost");
+    let (few, keys) = told_at_start(&mut stage, &[]);
+    assert_eq!((few.len(), keys), (16, 1), "it serves with what it was told, if its node takes that for done");
+    assert_eq!(told_at_start(&mut stage, &[]).1, 1);
+    let (again, keys) = told_at_start(&mut stage, &few);
+    assert_eq!((&again, keys), (&first, 0), "its node did not");
+    let (next, keys) = told_at_start(&mut stage, &again);
+    assert_eq!((next.len(), keys), (896, 0));
+    let (last, keys) = told_at_start(&mut stage, &next);
+    assert_eq!((last.len(), keys), (192, 1));
+}
+
+#[test]
+fn what_targets_have_to_fence_that_are_gone_does_not_keep_one_that_was_started_waiting() {
+    let mut stage = Stage::new();
+    let [target, _] = targets_of(1);
+    // More than are looked at at a time.
+    fences(&mut stage, &[(1000..20_000, targets_of(2)[0]), (20_000..20_003, target)]);
+    let (told, keys) = told_at_start(&mut stage, &[]);
+    assert_eq!((told.len(), keys), (3, 1), "with the first report");
+}
+
 /// Which of these places of a component, as its target reports that it made that anew there, are none where it is to be.
 fn astray(stage: &mut Stage, object: ObjectId, on: &[TargetId]) -> Vec<TargetId> {
     let anew = |target| TargetReport { anew: vec![object], ..healthy(target) };

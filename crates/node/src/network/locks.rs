@@ -2,7 +2,8 @@
 //!
 //! Who loses a lock because its connection ended may not know, and goes on. So a lock keeps others out only since the file was
 //! *fenced* after the last of its locks was lost: then whoever goes on is shut out by the version that it shows. A node that
-//! was started does not know who held what before, so all locks of that time count as lost.
+//! was started does not know who held what before, so all locks of that time count as lost; and so does one that is given back
+//! with the word that something which was asked under it may still come.
 //!
 //! Who holds a lock and hangs, with its connection open, keeps others out until all that it has shown over that has run out: by then
 //! it could change nothing here with it. Then its connection is ended for those who wait, and its locks are lost as with any other.
@@ -106,7 +107,8 @@ impl Turn {
         *fences.entry((target, id)).or_insert(version + 1)
     }
 
-    /// The connection ended. If the lock was held, whoever is next has the file fenced.
+    /// The connection ended, or something that was asked under the lock may still come. If the lock was held, whoever is next has
+    /// the file fenced.
     pub(super) fn desert(self) {
         let (target, id, _) = self.part;
         let mut state = self.locks.state.borrow_mut();

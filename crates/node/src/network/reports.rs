@@ -1,8 +1,9 @@
 //! What a node tells the manager, again and again, and what it does with the answer: keys, epochs, fences.
 //!
 //! Before the first answer the node has no keys, so nothing is allowed: what it missed while it was away it learns before it
-//! serves. What was revoked may come in parts, before the last of which the manager sends a target that was started no keys. With the
-//! manager away it goes on with the keys that it has.
+//! serves. What was revoked may come in parts, before the last of which the manager sends a target that was started no keys. If anything of
+//! one of the parts was not done, the keys are not taken: the target goes on to say that it has none, and hears of what is left, from the
+//! first on. With the manager away it goes on with the keys that it has.
 
 use super::load::Load;
 use super::{Node, TargetDoor};
@@ -14,7 +15,7 @@ use forebay_model::{Error, Kind, Moment, ObjectId, Result, TargetId};
 use forebay_wire::capability::TargetKey;
 use forebay_wire::command::{Reply, Request, TargetInfo};
 use forebay_wire::control::cluster::{MOST_ANEW, Order, Report, Reported, TargetReport, ToTarget, clock_off};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ struct Obeyed {
     carried_out: Vec<Order>,
     /// Whether all that was revoked is fenced.
     is_fenced: bool,
+    /// It has no key, and something that it was told may not be fenced: what was revoked has to be heard of from the first on.
+    is_missed: bool,
     /// Why an order could not be carried out, and will not be soon.
     unable: Option<Error>,
     set_aside: Vec<ObjectId>,
@@ -76,6 +79,10 @@ struct Done {
     carried_out: BTreeMap<TargetId, Vec<Order>>,
     keys: BTreeMap<TargetId, u32>,
     epoch: u64,
+    /// Targets without keys that did not do all that they were told since the last keys came for them.
+    missed: BTreeSet<TargetId>,
+    /// One of these hears of what was revoked from the first on with the next report.
+    hears_again: bool,
     /// How busy its targets were when it said so last.
     load: Load,
 }
@@ -91,9 +98,9 @@ impl Node {
         let mut done = Done::default();
         loop {
             let reported = self.report(&identity, &*manager, &mut done).await;
-            let goes_on = reported.is_ok() && !done.carried_out.is_empty();
+            let goes_on = reported.is_ok() && (done.hears_again || !done.carried_out.is_empty());
             heard(reported);
-            // What was carried out is said at once.
+            // What was carried out is said at once; and a target that begins to hear again serves nobody meanwhile.
             if !goes_on {
                 self.env.clock.sleep(EVERY).await;
             }
@@ -116,11 +123,21 @@ impl Node {
         let Identity { node, address, .. } = identity.clone();
         // If that fails nobody knows whether it was heard: it is said again.
         let wall = self.env.clock.wall();
-        let reported = manager.report(Report { node, address, targets, wall }).await?;
+        let without = targets.iter().filter(|report| report.key == 0).map(|report| report.target);
+        let without: Vec<TargetId> = without.collect();
+        let reported = match manager.report(Report { node, address, targets, wall }).await {
+            Ok(reported) => reported,
+            Err(error) => {
+                // An answer that was lost may have told them of what was revoked.
+                done.missed.extend(without);
+                return Err(error);
+            }
+        };
         // Whenever the manager read its clock in between: what only the way took is no difference.
         let nearest = reported.wall.max(wall).min(self.env.clock.wall());
         let clock_off = clock_off(node, nearest, reported.wall);
         done.carried_out.clear();
+        done.hears_again = false;
         self.shut_out(&reported.shut_out);
         let (refused, unable, set_aside) = (Vec::new(), Vec::new(), Vec::new());
         let mut heard = Heard { refused, unable, set_aside, serving: 0, epoch: reported.epoch, clock_off };
@@ -130,11 +147,17 @@ impl Node {
         let mut is_done = heard.refused.is_empty();
         // Side by side: a report that waited for one slow target after the other would come so late that the node is down.
         let targets: Vec<TargetId> = told.iter().map(|told| told.target).collect();
-        let obeyed = all(told.into_iter().map(|told| self.obey(identity, told, &anew))).await;
+        let before = &*done;
+        let obeyed = all(told.into_iter().map(|told| self.obey(identity, told, before, &anew))).await;
         for (target, obeyed) in targets.into_iter().zip(obeyed) {
             match obeyed {
-                Ok(Obeyed { carried_out, is_fenced, unable, set_aside, key }) => {
+                Ok(Obeyed { carried_out, is_fenced, is_missed, unable, set_aside, key }) => {
                     heard.serving += usize::from(key.is_some());
+                    if is_missed {
+                        done.missed.insert(target);
+                    } else {
+                        done.hears_again |= done.missed.remove(&target);
+                    }
                     done.carried_out.entry(target).or_default().extend(carried_out);
                     done.keys.extend(key.map(|key| (target, key)));
                     heard.unable.extend(unable.map(|error| (target, error)));
@@ -193,10 +216,11 @@ impl Node {
         &self,
         identity: &Identity,
         told: ToTarget,
+        before: &Done,
         anew: &BTreeMap<TargetId, Vec<ObjectId>>,
     ) -> Result<Obeyed> {
         let (carried_out, set_aside) = (Vec::new(), Vec::new());
-        let mut obeyed = Obeyed { carried_out, is_fenced: true, unable: None, set_aside, key: None };
+        let mut obeyed = Obeyed { carried_out, is_fenced: true, is_missed: false, unable: None, set_aside, key: None };
         let door = self.door(told.target)?;
         // For all orders together: while they are carried out nothing is reported, and a node of which nothing is heard is down.
         let until = self.env.clock.now() + self.limit();
@@ -219,8 +243,9 @@ impl Node {
             // A device that hangs does not keep the others of this node from the manager.
             let left = until.since(self.env.clock.now());
             let First::Left(carried_out) = race(carrying_out, self.env.clock.sleep(left)).await else {
-                // Its device hangs, and would with the next one, or is slow: all that is left is told again.
-                obeyed.is_fenced = false;
+                // Its device hangs, and would with the next one, or is slow: all that is left is told again. Behind what is removed nothing
+                // is fenced.
+                obeyed.is_fenced &= order.remove;
                 break;
             };
             match carried_out {
@@ -232,8 +257,17 @@ impl Node {
                 Err(error) => drop(obeyed.unable.get_or_insert(error)),
             }
         }
+        let has_key = before.keys.contains_key(&told.target);
+        let was_missed = !has_key && before.missed.contains(&told.target);
         if told.keys.is_empty() {
             // More was revoked than one answer tells of: who asks is to ask again, and this node hears the rest first.
+            obeyed.is_missed = was_missed || !has_key && !obeyed.is_fenced;
+            obeyed.is_fenced = false;
+            return Ok(obeyed);
+        }
+        if !has_key && (was_missed || !obeyed.is_fenced) {
+            // That was the last part, and with what is told from now on it is heard of from the first on.
+            obeyed.is_missed = !obeyed.is_fenced;
             obeyed.is_fenced = false;
             return Ok(obeyed);
         }

@@ -62,6 +62,8 @@ const ROOM: usize = WINDOW.0 as usize + SMALL;
 const ROOM_OF_ONE: usize = WINDOW.0 as usize / 4 * 3 + SMALL / 2;
 /// Answers without a payload that may be large, in one connection: what they weigh at most is taken before they are asked for.
 const TOLD: usize = 4 << 20;
+/// So often within patience it is looked whether who holds a lock that others wait for is there.
+const LOOKS: u32 = 4;
 /// The most that one about objects weighs: attributes, and those that ride on it.
 const MOST_OF_OBJECTS: usize = MOST_ATTRIBUTES + MOST_RIDING + OVERHEAD;
 /// And of any other: no body is larger.
@@ -520,10 +522,13 @@ impl Session {
     }
 
     fn unlock(&mut self, head: &Head) -> Result<Result<()>> {
-        let Unlock { request } = self.source.decode()?;
-        let held = self.locks.borrow_mut().remove(&RequestId(request));
-        if held.is_none() {
+        let Unlock { request, deserted } = self.source.decode()?;
+        let Some(held) = self.locks.borrow_mut().remove(&RequestId(request)) else {
             return Ok(Err(Error::missing(format!("request {request} of this connection holds no lock"))));
+        };
+        match deserted {
+            true => held.desert(),
+            false => drop(held),
         }
         self.answer_nothing(head.request);
         Ok(Ok(()))
@@ -566,20 +571,19 @@ impl Session {
 /// Waits until a lock of a connection is held. Who holds it meanwhile and hangs loses its connection: one over which nothing came for as
 /// long as patience lasts, once all that was shown over it has run out.
 async fn held_in_time(node: &Node, locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) -> Result<()> {
-    let mut before = None;
+    let (patience, mut before, mut silent) = (node.bounds.patience, None, 0);
     loop {
-        let patience = node.bounds.patience;
-        if let First::Left(held) = race(held(locks, request), node.env.clock.sleep(patience)).await {
+        // In parts, of which each counts once: the machine itself may have stopped meanwhile, and what has come is not read yet.
+        if let First::Left(held) = race(held(locks, request), node.env.clock.sleep(patience / LOOKS)).await {
             return held;
         }
         let holder = locks.borrow().get(&request).and_then(Turn::holder);
         let seen = holder.as_ref().map(|(turn, holder)| (*turn, holder.came()));
-        if let Some((_, holder)) = holder
-            && seen == before
-        {
+        silent = if seen == before { silent + 1 } else { 0 };
+        before = seen;
+        if let Some((_, holder)) = holder.filter(|_| silent >= LOOKS) {
             holder.end_if_spent(node.env.clock.wall(), patience);
         }
-        before = seen;
     }
 }
 

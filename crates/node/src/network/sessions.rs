@@ -42,6 +42,8 @@ pub(super) struct Doing {
     why: RefCell<Option<Error>>,
     /// The client of the capability that was shown last, and until when that counts.
     shown: Cell<Option<(u64, Timestamp)>>,
+    /// Until when anything counts that was shown.
+    counts_until: Cell<Option<Timestamp>>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -63,6 +65,7 @@ impl Sessions {
             is_ended: Cell::new(false),
             why: RefCell::default(),
             shown: Cell::new(None),
+            counts_until: Cell::new(None),
             waiting: RefCell::default(),
         });
         self.all.borrow_mut().insert(nonce, Rc::downgrade(&doing));
@@ -93,11 +96,12 @@ impl Doing {
     /// What was shown is whose, and counts until then.
     pub(super) fn shows(&self, client: u64, until: Timestamp) {
         self.shown.set(Some((client, until)));
+        self.counts_until.set(self.counts_until.get().max(Some(until)));
     }
 
-    /// What was shown last counts no more.
+    /// Something was shown, and nothing of that counts any more.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        self.shown.get().is_some_and(|(_, until)| until < now)
+        self.counts_until.get().is_some_and(|until| until < now)
     }
 
     /// The node ends it, and says why.

@@ -20,7 +20,7 @@ fn begun(place: &Place<u32>, by: u32, now: Moment) -> Token {
 }
 
 fn begun_by(place: &Place<u32>, user: u32, by: u32, now: Moment) -> Token {
-    place.connections.begin(place.connection(), (by, user), shown(), now)
+    place.connections.begin(place.connection(), (by, user), shown(), now).expect("there is room")
 }
 
 /// Connections with sessions, as somebody who is at the other end of them.
@@ -28,12 +28,14 @@ struct Crowd {
     connections: Arc<Connections<u32>>,
     /// With the user of each, and what says when it has to end.
     there: Vec<(u32, Place<u32>, oneshot::Receiver<()>)>,
+    now: Moment,
 }
 
 impl Crowd {
     /// With so many sessions of each of these users, in this order.
     fn of(connections: usize, users: &[(u32, usize)]) -> Crowd {
-        let mut crowd = Crowd { connections: Arc::new(Connections::new(connections, IDLE)), there: Vec::new() };
+        let connections = Arc::new(Connections::new(connections, IDLE));
+        let mut crowd = Crowd { connections, there: Vec::new(), now: Moment(1) };
         for (user, count) in users {
             (0..*count).for_each(|_| drop(crowd.comes(*user)));
         }
@@ -42,12 +44,29 @@ impl Crowd {
 
     /// One more session of a user, each a moment after the one before: the places of those that ended for it, with their users.
     fn comes(&mut self, user: u32) -> Vec<(usize, u32)> {
+        self.tries(user).expect("there is room")
+    }
+
+    /// The same, of a user that may be refused.
+    fn tries(&mut self, user: u32) -> Result<Vec<(usize, u32)>, Status> {
         let before = self.ended();
-        let now = Moment(1 + self.there.len() as u64);
-        let (place, end) = self.connections.join(now).expect("there is a place");
-        begun_by(&place, user, 0, now);
+        self.now = self.now + Duration::from_nanos(1);
+        let (place, end) = self.connections.join(self.now).expect("there is a place");
+        self.connections.begin(place.connection(), (0, user), shown(), self.now)?;
         self.there.push((user, place, end));
-        self.ended().into_iter().filter(|it| !before.contains(it)).collect()
+        Ok(self.ended().into_iter().filter(|it| !before.contains(it)).collect())
+    }
+
+    /// Nobody asks anything for so long that whoever comes may end a session of its own user.
+    fn rests(&mut self) {
+        self.now = self.now + UNUSED;
+    }
+
+    /// Something is asked over this session.
+    fn asks(&self, at: usize) {
+        let (_, place, _) = &self.there[at];
+        let token = place.connection().lock().session.as_ref().expect("it has one").token;
+        assert_eq!(who(place, token, self.now), Some(0));
     }
 
     fn ended(&mut self) -> Vec<(usize, u32)> {
@@ -143,11 +162,10 @@ fn who_has_most_sessions_ends_one_for_whoever_comes_and_the_one_that_asked_longe
     let mut crowd = Crowd::of(16, &[(8, 2), (7, 12)]);
     assert_eq!(crowd.ended(), [], "there is room for all of them");
     // Whatever a user does, it ends no session but its own.
+    crowd.rests();
     assert_eq!(crowd.comes(7), [(2, 7)]);
     assert_eq!(crowd.comes(9), [(3, 7)]);
-    let (_, place, _) = &crowd.there[4];
-    let token = place.connection().lock().session.as_ref().expect("it has one").token;
-    assert_eq!(who(place, token, Moment(99)), Some(0));
+    crowd.asks(4);
     assert_eq!(crowd.comes(8), [(5, 7)], "the one before it asked something since");
     // It comes to have about as many as the other, and no more.
     let users = |crowd: &mut Crowd, of: u32| {
@@ -155,10 +173,29 @@ fn who_has_most_sessions_ends_one_for_whoever_comes_and_the_one_that_asked_longe
         let there = crowd.there.iter().enumerate().filter(|(at, (user, ..))| *user == of && !ended.contains(at));
         there.count()
     };
-    for _ in 0..20 {
-        crowd.comes(8);
-    }
+    let refused = (0..20).filter(|_| crowd.tries(8).is_err()).count();
+    assert_eq!(refused, 15, "three ended one of the other user, and two ended those of its own that were there first");
     assert_eq!([7, 8, 9].map(|user| users(&mut crowd, user)), [7, 6, 1]);
+}
+
+#[test]
+fn clients_of_one_user_end_none_of_each_other_that_is_used_and_one_more_is_told_what_helps() {
+    let mut crowd = Crowd::of(16, &[(7, 14)]);
+    for _ in 0..100 {
+        let refused = crowd.tries(7).expect_err("all are used");
+        assert_eq!(refused.code(), tonic::Code::Unavailable, "it may ask again");
+        let says = refused.message();
+        assert!(says.contains("user 7 has 14 of them") && says.contains("end some clients"), "{says}");
+    }
+    assert_eq!(crowd.ended(), []);
+    crowd.rests();
+    (0..14).filter(|at| *at != 5).for_each(|at| crowd.asks(at));
+    assert_eq!(crowd.comes(7), [(5, 7)], "nobody asks over that one");
+    assert!(crowd.tries(7).is_err(), "who had it ends no other");
+    crowd.now = crowd.now + (UNUSED - Duration::from_nanos(10));
+    assert!(crowd.tries(7).is_err(), "not yet");
+    crowd.rests();
+    assert_eq!(crowd.comes(7), [(0, 7)]);
 }
 
 #[test]
@@ -178,6 +215,7 @@ fn root_and_nodes_are_spared_as_long_as_somebody_else_has_two_sessions() {
     place.connection().reported(&by);
     assert_eq!(crowd.comes(8), [(11, 7)]);
     assert_eq!(crowd.comes(9), [(12, 7)]);
+    crowd.rests();
     assert_eq!(crowd.comes(9), [(15, 9)], "it has one already, and who may be taken from has no more");
     assert_eq!(crowd.comes(ROOT_USER), [(0, ROOT_USER)]);
     assert_eq!(crowd.comes(10), [(5, 5)], "it has none, and everybody else has one");

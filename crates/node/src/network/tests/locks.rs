@@ -15,7 +15,12 @@ impl Rig {
 
     /// Gives a lock back.
     async fn unlock(&self, link: &Link, held: RequestId) {
-        let body = forebay_wire::write_body(&Unlock { request: held.0 }).expect("it fits");
+        self.unlock_with(link, held, false).await;
+    }
+
+    /// Gives a lock back, and says whether something may still come that was asked under it.
+    async fn unlock_with(&self, link: &Link, held: RequestId, deserted: bool) {
+        let body = forebay_wire::write_body(&Unlock { request: held.0, deserted }).expect("it fits");
         let asked = Asked { command: Command::UNLOCK, body: &body, payload: vec![], most: 0, shown: None };
         link.ask(asked).expect("it is asked").await.expect("it is given back");
     }
@@ -48,6 +53,25 @@ fn locks_are_held_in_turn_and_say_from_which_version_on_they_keep_others_out() {
         let reading = rig.shown(&rig.capability(Rights::READ));
         let refused = rig.lock(&one, &reading).await.expect_err("who reads locks nothing");
         assert_eq!(refused.kind, Kind::Forbidden);
+    });
+}
+
+#[test]
+fn who_gives_a_lock_back_under_which_something_may_still_come_has_the_next_holder_fence_the_file() {
+    with_node(Bounds::default(), |rig| async move {
+        let link = rig.link(Credit::new(1 << 20)).await;
+        let fence = |answer: Answer| forebay_wire::read_body::<Locked>(&answer.body).expect("a lock").fence;
+        let first = rig.lock(&link, &rig.shown(&rig.capability(Rights::WRITE)));
+        let mut held_by = first.request();
+        assert_eq!(fence(first.await.expect("nobody holds it")), FIRST_FENCE + 1);
+        rig.fence(FIRST_FENCE + 1).await.expect("it is durable");
+        let newer = rig.shown(&Capability { version: FIRST_FENCE + 1, ..rig.capability(Rights::WRITE) });
+        for (deserted, expected) in [(false, FIRST_FENCE + 1), (true, FIRST_FENCE + 2), (false, FIRST_FENCE + 2)] {
+            rig.unlock_with(&link, held_by, deserted).await;
+            let held = rig.lock(&link, &newer);
+            held_by = held.request();
+            assert_eq!(fence(held.await.expect("it is free")), expected, "deserted: {deserted}");
+        }
     });
 }
 
