@@ -63,7 +63,7 @@ use std::rc::Rc;
 use together::to_its_end;
 
 /// The lock of the end of a file, where several append.
-const END: StripeId = StripeId(u64::MAX);
+pub(crate) const END: StripeId = StripeId(u64::MAX);
 
 /// One open file. Clones are the same one.
 #[derive(Clone)]
@@ -224,11 +224,27 @@ impl FileEngine {
         }
         self.to_its_end(|file| async move {
             let (_turn, _used) = (turn, used);
-            let _end = file.reach.lock_end().await?;
-            let offset = file.size().await?;
-            check(offset, bytes.len() as u64)?;
-            file.write_through(offset.0, bytes).await?;
-            Ok(offset)
+            let tried = Cell::new(None);
+            let (file, bytes, tried) = (&file, &bytes, &tried);
+            let append = async || -> Result<Appended> {
+                let _end = file.reach.lock_end().await?;
+                let offset = file.size().await?;
+                check(offset, bytes.len() as u64)?;
+                // Somebody else may have appended since, or some of those may say that the file is longer who are to know that.
+                if tried.get().is_some_and(|tried| tried != offset) {
+                    return Ok(Appended::Elsewhere);
+                }
+                tried.set(Some(offset));
+                file.write_through(offset.0, bytes.clone()).await?;
+                Ok(Appended::At(offset))
+            };
+            match file.reach.despite_changes(append).await? {
+                Appended::At(offset) => Ok(offset),
+                Appended::Elsewhere => Err(Error::refused(
+                    "the lock of the end of the file was lost while it was appended to, and the file is longer by now: what was being \
+                     appended was not acknowledged; look whether it is there before it is appended again",
+                )),
+            }
         })
         .await
     }
@@ -249,10 +265,11 @@ impl FileEngine {
         .await
     }
 
-    /// Ends the cut that somebody who is gone began and left, before anything is written beside others.
-    pub(crate) async fn end_left_cut(&self) -> Result<()> {
-        self.to_its_end(|file| async move {
-            match file.reach.end_left_cut().await? {
+    /// Ends the cut that somebody who is gone began and left, before anything is written beside others; `is_left`, if the file is
+    /// known to have been left so that there may be one.
+    pub(crate) async fn end_left_cut(&self, is_left: bool) -> Result<()> {
+        self.to_its_end(move |file| async move {
+            match file.reach.end_left_cut(is_left).await? {
                 true => file.look_how_long().await,
                 false => Ok(()),
             }
@@ -346,6 +363,13 @@ impl FileEngine {
     pub fn mended(&self) -> Bytes {
         self.file.reach.mended.get()
     }
+}
+
+/// What came of an attempt to append.
+enum Appended {
+    At(Bytes),
+    /// The file does not end any more where it was tried before.
+    Elsewhere,
 }
 
 fn check(offset: Bytes, length: u64) -> Result<()> {

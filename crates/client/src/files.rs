@@ -257,7 +257,10 @@ impl Files {
         others: bool,
     ) -> Result<(FileEngine, Option<Holding>)> {
         let write = written.is_some();
-        let is_beside = written.is_some_and(|written| !written.is_upkeep()) && options.sharing == Sharing::Beside;
+        let is_used = written.is_some_and(|written| !written.is_upkeep());
+        // What this client left the manager may not know yet.
+        let is_left = grant.left || self.used(grant.entry.file).unfinished().get();
+        let is_beside = is_used && options.sharing == Sharing::Beside;
         let shared = match &coming {
             Some(coming) => coming.sharing().await?,
             None => Sharing::Beside,
@@ -291,9 +294,10 @@ impl Files {
             env.clock.clone(),
         )
         .await?;
-        if is_beside {
-            // Who is gone may have been alone, and cutting it; who comes otherwise waits until it is mended.
-            engine.end_left_cut().await?;
+        if is_beside || is_used && is_left && sharing == Sharing::Beside {
+            // Who is gone may have been alone, and cutting it; who comes otherwise waits until it is mended, unless others of its kind
+            // or of this client are there.
+            engine.end_left_cut(is_left).await?;
         }
         let holding = coming.map(|coming| coming.came(engine.clone(), opening));
         Ok((engine, holding))

@@ -6,9 +6,14 @@
 //! that no longer than a node that is there would take. A node that does not answer is asked whether it is there, and one that is
 //! *silent* then counts as gone for who can do without it, and in the end for all. The connection that is made
 //! again replaces the one before at the node, so that nothing of that is done any more when something is asked again.
+//!
+//! Requests wait here while too many are under way to an address. Who waits for a lock keeps others waiting until that is given
+//! back, perhaps by one that waits here as well: so locks of stripes are waited for apart from the ends of files, of which whoever
+//! has one takes a stripe next. Whoever has a stripe of a file with parity, or with two copies, takes nothing after that.
 
 mod silence;
 
+use crate::file::END;
 use bytes::Bytes;
 use forebay_env::allowance::Allowance;
 use forebay_env::fabric::Duplex;
@@ -19,6 +24,7 @@ use forebay_wire::arrived::Memory;
 use forebay_wire::capability::Rights;
 use forebay_wire::credit::Credit;
 use forebay_wire::link::{Answer, Asked, Link, Running};
+use forebay_wire::lock::Lock;
 use forebay_wire::object::{About, ObjectAnswer, ObjectRequest};
 use forebay_wire::sink::Shown;
 use forebay_wire::{Command, RequestId};
@@ -35,8 +41,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// After this time a node is asked again that has no room, or has to hear something from the manager first.
 pub(crate) const BUSY: Duration = Duration::from_millis(50);
-/// Requests to a node without an answer: under what a node takes of one connection.
+/// Requests to a node without an answer, but for those for locks; and as many for locks of stripes.
 const MOST_PENDING: usize = 400;
+/// The same for the ends of files. All together stay under what a node takes of one connection.
+const MOST_ENDS: usize = 200;
 
 /// The nodes, as one client reaches them. Clones share the connections.
 #[derive(Clone)]
@@ -57,9 +65,20 @@ struct Shared {
     before: RefCell<BTreeMap<String, [u8; 16]>>,
     /// Those that are silent, or were when the last connection to them ended: until when that counts.
     silent: RefCell<BTreeMap<String, Moment>>,
-    /// Requests under way to each; locks are waited for beside them.
-    pending: RefCell<BTreeMap<(String, bool), Allowance>>,
+    /// Requests under way to each, by what they wait for.
+    pending: RefCell<BTreeMap<(String, Waits), Allowance>>,
     repeated: Cell<u64>,
+}
+
+/// What a request waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Waits {
+    /// The node.
+    Node,
+    /// Whoever has the lock of a stripe.
+    Stripe,
+    /// Whoever has the lock of the end of a file, and takes a stripe next.
+    End,
 }
 
 enum State {
@@ -98,7 +117,28 @@ pub struct Request {
     pub most: usize,
 }
 
+impl Request {
+    fn waits(&self) -> Waits {
+        if self.command != Command::LOCK {
+            return Waits::Node;
+        }
+        let lock: Result<Lock> = forebay_wire::read_body(&self.body);
+        match lock.is_ok_and(|lock| lock.part == END.0) {
+            true => Waits::End,
+            false => Waits::Stripe,
+        }
+    }
+}
+
 impl Shared {
+    /// Of the requests under way to an address, those with which this one is counted.
+    fn pending(&self, address: &str, request: &Request) -> Allowance {
+        let waits = request.waits();
+        let most = if waits == Waits::End { MOST_ENDS } else { MOST_PENDING };
+        let mut all = self.pending.borrow_mut();
+        all.entry((address.to_string(), waits)).or_insert_with(|| Allowance::new(most)).clone()
+    }
+
     /// A connection to the node at `address`, which has said hello. `before` is what it called the one that this one replaces.
     async fn greet(&self, address: &str, before: Option<[u8; 16]>) -> Result<(Link, Running)> {
         let env = &self.env;
@@ -326,11 +366,7 @@ impl Nodes {
         shown: Option<&Shown>,
     ) -> Result<(Answer, RequestId, Link)> {
         let Request { command, body, payload, most } = request;
-        let pending = {
-            let mut all = self.shared.pending.borrow_mut();
-            let key = (address.to_string(), *command == Command::LOCK);
-            all.entry(key).or_insert_with(|| Allowance::new(MOST_PENDING)).clone()
-        };
+        let pending = self.shared.pending(address, request);
         let _pending = pending.take(1).await;
         let link = self.link(address).await?;
         let asked = Asked { command: *command, body, payload: payload.clone(), most: *most, shown };
@@ -372,3 +408,6 @@ impl Drop for Place {
         wakers.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -180,7 +180,8 @@ impl Granting<'_> {
             FileKind::Ring => self.moving((file, &inode), &layout, write, read)?,
             FileKind::File | FileKind::Heap | FileKind::Directory => Vec::new(),
         };
-        Ok(Grant { entry: inode.entry(file), write, striping, components, until: self.until, callback: None, moving })
+        let entry = inode.entry(file);
+        Ok(Grant { entry, write, striping, components, until: self.until, callback: None, moving, left: false })
     }
 
     /// Parts of a ring that leave targets, or have left them.

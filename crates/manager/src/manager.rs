@@ -18,7 +18,8 @@ use crate::lengths::Lengths;
 use crate::operations::Operation;
 use crate::principal::Principal;
 use crate::records::{
-    Answer, Epochs, Fresh, Inode, KeyRecord, Meta, Next, Term, UserNumber, UserRecord, VolumeRecord, Writers, encode,
+    Answer, Epochs, Fresh, Inode, KeyRecord, Meta, Next, Term, ToScrub, UserNumber, UserRecord, VolumeRecord, Writers,
+    encode,
 };
 use crate::remembered;
 use forebay_env::{Random, random};
@@ -278,7 +279,9 @@ impl Manager {
                         self.callbacks.told_writer(file, by.client, now.moment);
                     }
                 }
-                Ok(Reply::Grant(Grant { callback: self.callbacks.told(file, by.client), ..grant }))
+                // Who opens it beside others looks whether somebody left a cut: of a file that nobody left there is none.
+                let left = self.view()?.read::<ToScrub>(&keys::to_scrub(file))?.is_some();
+                Ok(Reply::Grant(Grant { callback: self.callbacks.told(file, by.client), left, ..grant }))
             }
             Answer::Calling => Ok(Reply::Calling),
         }

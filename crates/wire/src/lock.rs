@@ -30,4 +30,7 @@ pub struct Locked {
 pub struct Unlock {
     /// The number of the request.
     pub request: u64,
+    /// Something that was asked while it was held may still be done, since nobody knows what came of it: whoever gets a lock of
+    /// the object next has the file fenced, as if the connection had ended.
+    pub deserted: bool,
 }

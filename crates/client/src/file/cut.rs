@@ -33,27 +33,35 @@ impl Reach {
     }
 
     /// Ends the cut that somebody began and left, before anything is written beside others: ended later, under the lock of some
-    /// stripe, it would take away what was written behind its end meanwhile. Whether there was one.
-    pub(super) async fn end_left_cut(self: &Rc<Self>) -> Result<bool> {
-        if self.striping.raid() != Raid::Five || self.left_cuts().await?.is_empty() {
-            return Ok(false);
+    /// stripe, it would take away what was written behind its end meanwhile. Whether there may have been one: if `is_left`, others who
+    /// open the file may have ended it between any two requests of this client.
+    pub(super) async fn end_left_cut(self: &Rc<Self>, is_left: bool) -> Result<bool> {
+        if self.striping.raid() != Raid::Five || self.left_cuts(is_left).await?.is_empty() {
+            return Ok(is_left);
         }
         // What it still has under way comes to nothing.
         self.components.shut_out().await?;
-        for place in self.left_cuts().await? {
+        for place in self.left_cuts(is_left).await? {
             drop(self.lock(place).await?);
         }
         Ok(true)
     }
 
-    /// Where the stripes begin in which cuts end that others began and did not end.
-    async fn left_cuts(&self) -> Result<Vec<Place>> {
+    /// Where the stripes begin in which cuts end that others began and did not end. Of a file that `is_left`, a component that cannot
+    /// say so is given up: it may be back when something is written behind the end of a cut that it keeps.
+    async fn left_cuts(&self, is_left: bool) -> Result<Vec<Place>> {
         let asked: Vec<u32> = (0..self.striping.components()).filter(|one| self.is_asked(*one)).collect();
         let mut places = Vec::new();
-        for found in all(asked.iter().map(|component| self.components.intents(*component))).await {
+        let found = all(asked.iter().map(|component| self.components.intents(*component))).await;
+        for (component, found) in asked.into_iter().zip(found) {
             let intents = match found {
-                // Who needs it finds that out.
-                Err(error) if is_lost_or_damaged(&error) => continue,
+                Err(error) if is_lost_or_damaged(&error) => {
+                    // Of a file that nobody left there is no cut to be ended, and who needs the component finds out that it is away.
+                    if is_left {
+                        self.lose(component, &error).await?;
+                    }
+                    continue;
+                }
                 found => found?,
             };
             for (_, intent) in intents.iter().filter(|(_, intent)| intent.cut.is_some()) {

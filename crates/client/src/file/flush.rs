@@ -1,6 +1,7 @@
 //! What was written becomes durable; and components that lost or missed some of it get it from the others.
 
 use super::components::is_lost_or_damaged;
+use super::mend::CROWDED;
 use super::reach::Reach;
 use super::together::all;
 use forebay_model::layout::address::Place;
@@ -71,6 +72,7 @@ impl Reach {
 
     /// The lock of the end of the file.
     pub(super) async fn lock_end(self: &Rc<Self>) -> Result<super::Guard> {
+        let late = self.clock.now() + CROWDED;
         loop {
             let first = || (0..self.striping.components()).find(|component| !self.has_missed(*component));
             let holder =
@@ -83,8 +85,7 @@ impl Reach {
                         return Ok(lock.guard);
                     }
                 }
-                Err(error) if is_lost_or_damaged(&error) => self.lose(holder, &error).await?,
-                Err(error) => return Err(error),
+                Err(error) => self.not_locked(holder, error, late).await?,
             }
         }
     }

@@ -14,7 +14,7 @@ use forebay_model::layout::address::{Holds, Place, StripeId};
 use forebay_model::layout::update::Extent;
 use forebay_model::layout::{LARGEST, Raid, parity};
 use forebay_model::object::Durability;
-use forebay_model::{Bytes, Error, Kind, Result};
+use forebay_model::{Bytes, Error, Kind, Moment, Result};
 use forebay_wire::object::{LOST_TOGETHER, MOST_AT_ONCE};
 use std::future::Future;
 use std::pin::Pin;
@@ -53,6 +53,10 @@ const CALM: Duration = Duration::from_secs(10);
 /// How long between two looks at it, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const MOST_PAUSE: Duration = Duration::from_millis(50);
+/// So long locks are waited for of a component that has given as many as it gives, and answers everything else.
+pub(super) const CROWDED: Duration = Duration::from_secs(60);
+/// So often something is done again that lost its lock.
+const CHANGES: usize = 12;
 
 /// Whether the stripe is locked by who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,13 +184,17 @@ impl Reach {
     async fn remake_of_what_is_whole(self: &Rc<Self>, extent: Extent) -> Result<Slice> {
         let mut bytes = Vec::with_capacity(extent.length.0 as usize);
         for part in self.units_of(extent) {
-            bytes.extend_from_slice(&self.remake_between_changes(part).await?);
+            match self.held_at(part.place.component, part.place.at) {
+                Holds::Data(_) => bytes.extend_from_slice(&self.remake_between_changes(part).await?),
+                // It was read only because it lies between two that are wanted; and what was begun in that stripe is said beside it.
+                Holds::Parity(..) => bytes.resize(bytes.len() + part.length.0 as usize, 0),
+            }
         }
         Ok(Slice::from(bytes))
     }
 
     /// The parts of an extent that are of one stripe each.
-    fn units_of(&self, Extent { place, length }: Extent) -> Vec<Extent> {
+    pub(super) fn units_of(&self, Extent { place, length }: Extent) -> Vec<Extent> {
         let (unit, end) = (self.striping.unit(), place.at + length);
         let (mut parts, mut at) = (Vec::new(), place.at);
         while at < end {
@@ -245,7 +253,7 @@ impl Reach {
     }
 
     /// The stripe of which a component holds something there.
-    fn stripe_at(&self, place: Place) -> StripeId {
+    pub(super) fn stripe_at(&self, place: Place) -> StripeId {
         match self.held_at(place.component, place.at) {
             Holds::Data(byte) => self.striping.stripe_of(byte),
             Holds::Parity(stripe, _) => stripe,
@@ -319,10 +327,31 @@ impl Reach {
     /// copies or more all are locked: if the first is given up in the middle, two are left that could disagree, and whoever
     /// comes next waits at the next one.
     pub(super) async fn lock(self: &Rc<Self>, place: Place) -> Result<Vec<Guard>> {
+        loop {
+            let mut wide = Vec::new();
+            let guards = self.take_lock(place, Some(&mut wide)).await?;
+            if wide.is_empty() {
+                return Ok(guards);
+            }
+            // Who waits for the lock of another stripe has none meanwhile.
+            drop(guards);
+            for (holder, id, intent) in wide {
+                self.end_wide(holder, id, &intent).await?;
+            }
+        }
+    }
+
+    /// The same; what was begun is not ended but if `wide` is given, which gets what other stripes have part in.
+    async fn take_lock(
+        self: &Rc<Self>,
+        place: Place,
+        mut wide: Option<&mut Vec<(u32, IntentId, Intent)>>,
+    ) -> Result<Vec<Guard>> {
         let stripe = self.stripe_at(place);
         let order = self.striping.holders(place.component, stripe);
         let most = if self.striping.raid().copies() <= 2 { 1 } else { order.len() };
         let mut guards: Vec<(u32, Guard)> = Vec::new();
+        let late = self.clock.now() + CROWDED;
         loop {
             // What was given up meanwhile, or is whole again, is known with the lock.
             self.heed();
@@ -343,18 +372,61 @@ impl Reach {
                         continue;
                     }
                     guards.push((next, guard));
+                    let Some(wide) = wide.as_deref_mut() else { continue };
                     for (id, intent) in left {
-                        self.end(next, id, &intent).await?;
+                        match self.is_wide(place, stripe, &intent) {
+                            true => wide.push((next, id, intent)),
+                            false => self.end(next, id, &intent).await?,
+                        }
                     }
                 }
-                Err(error) if is_lost_or_damaged(&error) => self.lose(next, &error).await?,
-                Err(error) => return Err(error),
+                Err(error) => self.not_locked(next, error, late).await?,
             }
         }
         match guards.is_empty() {
             true => Err(Error::device(format!("all components of stripe {} are lost; bring them back", stripe.0))),
             false => Ok(guards.into_iter().map(|(_, guard)| guard).collect()),
         }
+    }
+
+    /// A component could not be locked: it is given up if it is lost, and if so many locks are held there that it gives no more, they
+    /// are waited for until it is `late`.
+    pub(super) async fn not_locked(&self, component: u32, error: Error, late: Moment) -> Result<()> {
+        let error = match error.kind {
+            // One that answers everything else lacks nothing, however many want its locks.
+            Kind::Busy => match self.components.size(component).await {
+                Ok(_) if self.clock.now() < late => {
+                    self.clock.sleep(MOST_PAUSE).await;
+                    return Ok(());
+                }
+                Ok(_) => return Err(error),
+                Err(worse) => worse,
+            },
+            _ => error,
+        };
+        match is_lost_or_damaged(&error) {
+            true => self.lose(component, &error).await,
+            false => Err(error),
+        }
+    }
+
+    /// Whether an intent is about copies of more than what the lock of this stripe is of.
+    fn is_wide(&self, place: Place, stripe: StripeId, intent: &Intent) -> bool {
+        let family = self.family(place.component);
+        let is_own = |part: &Extent| family.contains(&part.place.component) && self.stripe_at(part.place) == stripe;
+        // What cannot be is refused when it is to be ended.
+        self.check_intent(intent).is_ok()
+            && intent.agree.iter().any(|extent| self.units_of(*extent).iter().any(|part| !is_own(part)))
+    }
+
+    /// Ends an intent about copies of several stripes, as a client that was alone may have left it, under the lock of each in turn:
+    /// beside others who write them.
+    async fn end_wide(self: &Rc<Self>, holder: u32, id: IntentId, intent: &Intent) -> Result<()> {
+        for part in intent.agree.iter().flat_map(|extent| self.units_of(*extent)) {
+            let _guards = self.take_lock(part.place, None).await?;
+            self.make_equal(part).await?;
+        }
+        self.settle(holder, id).await
     }
 
     /// Gives up a component that could not be locked, unless somebody else did.
@@ -409,31 +481,53 @@ impl Reach {
         }
         let writes = intent.writes.iter().map(|redo| (redo.place, redo.bytes.clone()));
         self.write_all(writes.collect()).await?;
-        for extent in &intent.agree {
-            let copies = self.family(extent.place.component);
-            let mut source = None;
-            for copy in copies.clone().filter(|copy| !self.has_missed(*copy)) {
-                match self.direct(Extent { place: Place { component: copy, ..extent.place }, ..*extent }).await {
-                    Ok(bytes) => {
-                        source = Some((copy, padded(bytes, extent.length)));
-                        break;
-                    }
-                    Err(error) if is_lost(&error) => self.give_up(copy, &error).await?,
-                    Err(error) if error.kind == Kind::Damaged => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            let Some((source, bytes)) = source else {
-                return Err(Error::damaged(format!(
-                    "no copy of component {} can be read, {} from byte {} on; bring the target of one back",
-                    extent.place.component, extent.length, extent.place.at.0
-                )));
-            };
-            let others = copies.filter(|copy| *copy != source);
-            let writes = others.map(|copy| (Place { component: copy, ..extent.place }, bytes.clone())).collect();
-            self.write_all(writes).await?;
+        for part in intent.agree.iter().flat_map(|extent| self.units_of(*extent)) {
+            self.make_equal(part).await?;
         }
         self.settle(holder, id).await
+    }
+
+    /// Writes what one copy has of a part to the others.
+    async fn make_equal(&self, extent: Extent) -> Result<()> {
+        let copies = self.family(extent.place.component);
+        let mut source = None;
+        for copy in copies.clone().filter(|copy| !self.has_missed(*copy)) {
+            match self.direct(Extent { place: Place { component: copy, ..extent.place }, ..extent }).await {
+                Ok(bytes) => {
+                    source = Some((copy, padded(bytes, extent.length)));
+                    break;
+                }
+                Err(error) if is_lost(&error) => self.give_up(copy, &error).await?,
+                Err(error) if error.kind == Kind::Damaged => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let Some((source, bytes)) = source else {
+            return Err(Error::damaged(format!(
+                "no copy of component {} can be read, {} from byte {} on; bring the target of one back",
+                extent.place.component, extent.length, extent.place.at.0
+            )));
+        };
+        let others = copies.filter(|copy| *copy != source);
+        let writes = others.map(|copy| (Place { component: copy, ..extent.place }, bytes.clone())).collect();
+        self.write_all(writes).await
+    }
+
+    /// Does something under a lock, and again if the lock was lost because a component that was absent is written again: what was asked
+    /// under it has ended, and what that left begun is ended first. Everything is asked again only so often.
+    pub(super) async fn despite_changes<T>(&self, work: impl AsyncFn() -> Result<T>) -> Result<T> {
+        let (before, mut pause) = (self.components.absent(), FIRST_PAUSE);
+        for _ in 0..CHANGES {
+            match work().await {
+                // Others of this client may still have locks that they lost with this one.
+                Err(error) if error.kind == Kind::Refused && self.components.absent() != before => {
+                    self.clock.sleep(pause).await;
+                    pause = (pause * 2).min(MOST_PAUSE);
+                }
+                done => return done,
+            }
+        }
+        work().await
     }
 
     /// Writes durably what can be written; what cannot is given up.

@@ -4,7 +4,8 @@
 //! file is cut to what was acknowledged. Everything else is done under an intent: first what is going to be written is
 //! durable beside the parity, then it is written durably, then the intent is settled; whoever finds it does it again. So
 //! parity agrees with all bytes, whenever the client dies, and whichever component is lost then. Of copies the intent
-//! says only where they may differ. It is beside all but one of them, so that as long as two are left it is there.
+//! says only where they may differ, of one unit: whoever ends it has the lock of one stripe. It is beside all but one of
+//! them, so that as long as two are left it is there.
 //!
 //! A stripe has no intent while its parity is lost: then nothing else of it may be lost, and so nothing is made of the
 //! parity.
@@ -27,6 +28,9 @@ use std::rc::Rc;
 
 /// Stripes of one write that are changed at the same time.
 const AT_ONCE: usize = 8;
+
+/// Intents about copies that are kept, or settled, at the same time: there is one for each unit.
+const INTENDED_AT_ONCE: usize = 32;
 
 /// Bytes of an intent, with their parity: a request has so much room, and the intent says where they go besides.
 const MOST_INTENDED: Bytes = Bytes(MOST_AT_ONCE.0 - Bytes::kib(4).0);
@@ -62,10 +66,13 @@ impl Reach {
                     let put = pieces.iter().map(|piece| {
                         let part = bytes.slices(piece.bytes.start - from..piece.bytes.end - from);
                         async move {
-                            let _guard = self.lock(piece.place).await?;
                             let mut rope = Rope::default();
                             part.into_iter().for_each(|slice| rope.push(slice));
-                            self.put_copies(piece.bytes.start, rope).await
+                            self.despite_changes(async || {
+                                let _guard = self.lock(piece.place).await?;
+                                self.put_copies(piece.bytes.start, rope.clone()).await
+                            })
+                            .await
                         }
                     });
                     all(put).await.into_iter().collect::<Result<()>>()?;
@@ -119,25 +126,32 @@ impl Reach {
         if bytes.length() == 0 {
             return Ok(());
         }
-        let stripe = self.striping.stripe_of(Bytes(from));
         let batch = self.laid(from, bytes)?;
         let mut first: BTreeMap<u32, Vec<Extent>> = BTreeMap::new();
         for extent in batch.extents() {
             let family = self.family(extent.place.component);
             if extent.place.component == family.start {
-                first.entry(family.start).or_default().push(extent);
+                // Whoever ends an intent has the lock of one stripe, and looks for those of that.
+                first.entry(family.start).or_default().extend(self.units_of(extent));
             }
         }
-        let mut intents = Vec::new();
+        let mut intents: Vec<(u32, IntentId)> = Vec::new();
         for (component, agree) in first {
             self.none_behind(component).await?;
-            for extent in agree {
-                intents.extend(self.intend_copies(Intent { stripe, agree: vec![extent], ..Intent::default() }).await?);
+            for some in agree.chunks(INTENDED_AT_ONCE) {
+                let intend = some.iter().map(|extent| {
+                    let stripe = self.stripe_at(extent.place);
+                    self.intend_copies(Intent { stripe, agree: vec![*extent], ..Intent::default() })
+                });
+                for kept in all(intend).await {
+                    intents.extend(kept?);
+                }
             }
         }
         self.put_durable(batch).await?;
-        for (holder, id) in intents {
-            self.settle(holder, id).await?;
+        for some in intents.chunks(INTENDED_AT_ONCE) {
+            let settle = some.iter().map(|(holder, id)| self.settle(*holder, *id));
+            all(settle).await.into_iter().collect::<Result<()>>()?;
         }
         Ok(())
     }
@@ -177,9 +191,11 @@ impl Reach {
     async fn put_locked(self: &Rc<Self>, from: u64, bytes: Rope) -> Result<()> {
         let stripes: Vec<(u64, Rope)> = self.by_stripe(from, bytes);
         for some in stripes.chunks(AT_ONCE) {
-            let put = some.iter().map(|(from, bytes)| async move {
-                let _guard = self.lock(self.striping.place_of(Bytes(*from))).await?;
-                self.change(*from, bytes.clone(), LARGEST.0, Care::Intent).await
+            let put = some.iter().map(|(from, bytes)| {
+                self.despite_changes(async move || {
+                    let _guard = self.lock(self.striping.place_of(Bytes(*from))).await?;
+                    self.change(*from, bytes.clone(), LARGEST.0, Care::Intent).await
+                })
             });
             all(put).await.into_iter().collect::<Result<()>>()?;
         }

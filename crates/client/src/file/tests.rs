@@ -9,8 +9,10 @@ use std::time::Duration;
 
 mod bustle;
 mod counts;
+mod cuts;
 mod faults;
 mod histories;
+mod locks;
 mod shared;
 mod speed;
 

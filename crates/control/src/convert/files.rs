@@ -23,7 +23,7 @@ messages! {
     Close as Close { file, size, modified, upkeep, unfinished, cuts }
     Renew as Renew { files }
     Renewed as Renewed { file, write, version }
-    Grant as Grant { entry, write, striping, components, until, callback, moving }
+    Grant as Grant { entry, write, striping, components, until, callback, moving, left }
     Moving as Moving { component, place, moved }
     Callback as Callback { file, caching, serial }
     Kept as Kept { file, caching, serial, write }

@@ -903,6 +903,9 @@ pub struct Grant {
     /// Parts of a ring that move to other targets, or did.
     #[prost(message, repeated, tag = "7")]
     pub moving: ::prost::alloc::vec::Vec<Moving>,
+    /// Who opens it to write is told: somebody who wrote it is gone or did not end what it began, and it is not mended yet.
+    #[prost(bool, tag = "8")]
+    pub left: bool,
 }
 /// A part of a ring that is to leave the target on which it lies, or has left it and was not run over since.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -311,6 +311,26 @@ fn who_wants_to_be_alone_with_a_file_has_it_alone_until_it_closes_it_or_is_gone(
 }
 
 #[test]
+fn who_opens_a_file_to_write_is_told_that_somebody_left_it_until_it_is_mended() {
+    let (mut stage, _) = stage();
+    let file = stage.file(&root(), "a", 0o644).unwrap();
+    let is_left = |stage: &mut Stage, client| {
+        let place = Place::of(file);
+        let open = OpenToWrite { place, alone: false, upkeep: false, yields: false, cached: false };
+        grant(stage.change(&Principal::root(client), Change::OpenToWrite(open)).unwrap()).left
+    };
+    assert!(!is_left(&mut stage, 3));
+    stage.root(Change::ClientGone(ClientGone { client: 3 })).unwrap();
+    // Also who comes second, while the first one writes it.
+    assert!(is_left(&mut stage, 4) && is_left(&mut stage, 5) && is_left(&mut stage, 4));
+    for client in [4, 5] {
+        stage.change(&Principal::root(client), Change::Close(close(file))).unwrap();
+    }
+    stage.root(Change::Scrubbed(Scrubbed { file })).unwrap();
+    assert!(!is_left(&mut stage, 4));
+}
+
+#[test]
 fn who_makes_a_file_is_alone_with_it_or_called_back_and_not_both() {
     let (mut stage, _) = stage();
     let make = |exclusive| {

@@ -2,6 +2,7 @@ mod absences;
 mod balancing;
 mod caching;
 mod clocks;
+mod cuts;
 mod disks;
 mod draining;
 mod heaps;

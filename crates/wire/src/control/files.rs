@@ -221,6 +221,8 @@ pub struct Grant {
     pub callback: Option<Callback>,
     /// Parts of a ring that move to other targets, or did.
     pub moving: Vec<Moving>,
+    /// Who opens it to write is told: somebody who wrote it is gone or did not end what it began, and it is not mended yet.
+    pub left: bool,
 }
 
 /// A part of a ring that is to leave the target on which it lies, or has left it and was not run over since. While it is to leave, only who

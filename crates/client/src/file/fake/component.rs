@@ -30,6 +30,8 @@ pub(super) struct Component {
     pub(super) delay: Duration,
     /// Its node says that its device has become slow.
     pub(super) slow: bool,
+    /// So many locks are held there that it gives no more.
+    pub(super) crowded: bool,
 }
 
 fn put(to: &mut Vec<u8>, at: usize, bytes: &[u8]) {
@@ -102,6 +104,34 @@ impl World {
     /// It has no room for what is written, or has again.
     pub(in crate::file) fn set_full(&self, component: u32, full: bool) {
         self.components.borrow_mut()[component as usize].full = full;
+    }
+
+    /// It gives no locks, or does again.
+    pub(in crate::file) fn set_crowded(&self, component: u32, crowded: bool) {
+        self.components.borrow_mut()[component as usize].crowded = crowded;
+    }
+
+    /// How many locks a client holds.
+    pub(in crate::file) fn locks_of(&self, client: u64) -> usize {
+        let locks = self.locks.borrow();
+        locks.values().filter(|queue| queue.front().is_some_and(|(_, of)| *of == client)).count()
+    }
+
+    /// What a client has locked is locked elsewhere by now: it changes nothing before it has given that back.
+    pub(in crate::file) fn lose_locks(&self, client: u64) {
+        let locks = self.locks.borrow();
+        let held = locks.values().filter_map(|queue| queue.front()).filter(|(_, of)| *of == client);
+        self.lost.borrow_mut().extend(held.map(|(number, _)| *number));
+    }
+
+    /// Whether a client still has all that it locked.
+    pub(super) fn check_locks(&self, client: u64) -> Result<()> {
+        let (locks, lost) = (self.locks.borrow(), self.lost.borrow());
+        let mut held = locks.values().flatten().filter(|(_, of)| *of == client);
+        match held.any(|(number, _)| lost.contains(number)) {
+            true => Err(Error::refused("a stripe is locked elsewhere by now")),
+            false => Ok(()),
+        }
     }
 
     /// Each request takes so long, and its node says that its device has become slow.

@@ -70,6 +70,19 @@ impl Link {
         change: impl FnOnce(&World, &mut Component) -> Result<T> + 'static,
     ) -> Asked<T> {
         let client = self.client;
+        self.look(component, move |world, one| {
+            world.check_locks(client)?;
+            change(world, one)
+        })
+    }
+
+    /// What is allowed of a component that is being filled, and changes none of its bytes.
+    fn look<T: 'static>(
+        &self,
+        component: u32,
+        change: impl FnOnce(&World, &mut Component) -> Result<T> + 'static,
+    ) -> Asked<T> {
+        let client = self.client;
         self.ask(Some(component), move |world| {
             world.check_reach(component, client, true)?;
             change(world, &mut world.components.borrow_mut()[component as usize])
@@ -153,7 +166,7 @@ impl Components for Link {
     }
 
     fn size(&self, component: u32) -> Asked<Bytes> {
-        self.change(component, |_, one| Ok(Bytes(one.now.len() as u64)))
+        self.look(component, |_, one| Ok(Bytes(one.now.len() as u64)))
     }
 
     fn flush(&self, component: u32) -> Asked<()> {
@@ -176,9 +189,12 @@ impl Components for Link {
         world.count(|counts| counts.locks += 1);
         let waits = Rc::new(Cell::new(true));
         let still = waits.clone();
-        let queued = self.change(component, move |world, _| {
+        let queued = self.look(component, move |world, one| {
             if !still.get() {
                 return Err(Error::stale("nobody waits for it any more"));
+            }
+            if one.crowded {
+                return Err(Error::busy("so many locks are held there that no more are given"));
             }
             world.locks.borrow_mut().entry(key).or_default().push_back((number, client));
             Ok(())

@@ -10,7 +10,7 @@ use forebay_env::{Clock, Executor};
 use forebay_model::layout::Striping;
 use forebay_model::{Moment, Timestamp};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -67,6 +67,8 @@ pub(in crate::file) struct World {
     pub(super) components: RefCell<Vec<Component>>,
     pub(super) clients: RefCell<BTreeMap<u64, Client>>,
     pub(super) locks: RefCell<BTreeMap<(u32, u64), Queue>>,
+    /// Those of them that keep nobody out.
+    pub(super) lost: RefCell<BTreeSet<u64>>,
     pub(in crate::file) missing: RefCell<BTreeMap<u32, Absence>>,
     /// What each client said last of how long the file is, and how often it was cut by then.
     pub(super) said: RefCell<BTreeMap<u64, (u64, u64)>>,
@@ -117,6 +119,7 @@ impl World {
             components: RefCell::new(components),
             clients: RefCell::default(),
             locks: RefCell::default(),
+            lost: RefCell::default(),
             missing: RefCell::default(),
             said: RefCell::default(),
             counts: Cell::default(),

@@ -16,6 +16,7 @@ use forebay_wire::control::names::FileId;
 use forebay_wire::link::{Answer, Link};
 use forebay_wire::object::{Ask, DESCRIBED, Described, ObjectAnswer, ObjectReply, ObjectRequest};
 use forebay_wire::sink::Shown;
+use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -266,12 +267,28 @@ impl Shared {
     }
 
     /// Asks where a component is, with what allows it, until there is no hope. What changes something is asked only while
-    /// every lock of this client is still held.
+    /// every lock of this client is still held; and if nobody knows what came of it, those locks are given back as deserted.
     pub(super) async fn ask_by(
         self: &Rc<Self>,
         component: u32,
         changes: bool,
         made: impl Fn(TargetId, ObjectId) -> Result<Request>,
+    ) -> Result<Answered> {
+        let is_in_doubt = Cell::new(false);
+        let answered = self.ask_until_answered(component, changes, made, &is_in_doubt).await;
+        if changes && answered.is_err() && is_in_doubt.get() {
+            self.locks.doubt(component);
+        }
+        answered
+    }
+
+    /// The same, and whether a connection ended over which it was asked: it may still come.
+    async fn ask_until_answered(
+        self: &Rc<Self>,
+        component: u32,
+        changes: bool,
+        made: impl Fn(TargetId, ObjectId) -> Result<Request>,
+        is_in_doubt: &Cell<bool>,
     ) -> Result<Answered> {
         let left = || self.left.borrow().get(&component).copied();
         let before = left();
@@ -292,13 +309,22 @@ impl Shared {
             let version = self.version();
             let request = made(target, object)?;
             let sure = match changes {
-                true => self.confirm(version).await,
+                true => {
+                    let sure = self.confirm(version).await;
+                    self.locks.are_kept()?;
+                    sure
+                }
+                // Who only looks has nobody to keep out.
                 false => Ok(()),
             };
-            self.locks.are_kept()?;
             let address = self.address(target);
             let asked = match (sure, &address) {
-                (Ok(()), Ok(address)) => self.nodes.ask_once(address, &request, Some(&shown)).await,
+                (Ok(()), Ok(address)) => {
+                    let asked = self.nodes.ask_once(address, &request, Some(&shown)).await;
+                    let is_over = asked.as_ref().is_err_and(|error| error.kind == Kind::Disconnected);
+                    is_in_doubt.set(is_in_doubt.get() || is_over);
+                    asked
+                }
                 (Err(error), _) => Err(error),
                 (Ok(()), Err(error)) => Err(error.clone()),
             };

@@ -7,12 +7,19 @@
 //! still held before it changes anything with the new version: it shows that over each lock's own connection, to the object that
 //! is locked; a node that answers there still holds the lock, and whoever gets it next needs a version that is newer still. Who
 //! has lost one changes nothing more until it has given that back.
+//!
+//! What was asked under a lock may still come after that was given back, if the connection ended over which it was asked. So such
+//! a lock is given back as *deserted*, and whoever gets it next has the file fenced; unless the component was given up, which
+//! nobody reads before it is emptied with a newer version. And whoever finds with a lock what somebody else began and did not end
+//! has the file fenced before ending it, for whatever reason that was left.
 
-use super::super::components::Lock;
+use super::super::components::{Absence, Intent, IntentId, Lock};
 use super::super::together::to_its_end;
 use super::Shared;
 use super::asking::{Answered, of_manager};
-use crate::nodes::Request;
+use crate::nodes::{PATIENCE, Request};
+use forebay_env::together::all;
+use forebay_env::{Clock, Spawner};
 use forebay_model::layout::address::StripeId;
 use forebay_model::{Error, Kind, Result};
 use forebay_wire::Command;
@@ -22,14 +29,25 @@ use forebay_wire::link::Link;
 use forebay_wire::lock;
 use forebay_wire::object::{Ask, ObjectRequest};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+/// So many versions after what was left was noted, another one may lie in its place: whoever empties a component raises it twice.
+const EMPTIED: u64 = 2;
+
+/// Since which version everybody was shut out who had begun something, and what that was, each with its component.
+type ShutOut = (u64, BTreeSet<(u32, IntentId)>);
 
 /// The locks of an open file that this client holds. Clones are the same ones.
 #[derive(Clone, Default)]
 pub(super) struct Held {
     all: Rc<RefCell<BTreeMap<u64, One>>>,
     next: Rc<Cell<u64>>,
+    /// Somebody says from time to time that this client is there.
+    is_kept: Rc<Cell<bool>>,
+    /// What was left when everybody was shut out who had begun it, and the version of the file since then: one fence is enough for
+    /// all that one left who is gone.
+    shut_out: Rc<RefCell<ShutOut>>,
 }
 
 struct One {
@@ -39,21 +57,53 @@ struct One {
     /// It was held at some time after this version was the file's.
     sure: u64,
     is_lost: bool,
+    /// Components that may still change by something that was asked since it is held.
+    doubted: BTreeSet<u32>,
+    /// How often each component was left when it was locked.
+    left: BTreeMap<u32, u64>,
 }
 
 /// A lock, given back when this is dropped.
 struct Guard {
-    held: Held,
+    shared: Rc<Shared>,
     number: u64,
     request: u64,
 }
 
 impl Held {
-    fn add(&self, link: Link, request: u64, (component, stripe): (u32, StripeId), version: u64) -> Guard {
+    fn add(&self, one: One) -> u64 {
         let number = self.next.get();
         self.next.set(number + 1);
-        self.all.borrow_mut().insert(number, One { link, component, stripe, sure: version, is_lost: false });
-        Guard { held: self.clone(), number, request }
+        self.all.borrow_mut().insert(number, one);
+        number
+    }
+
+    /// Says from time to time that this client is there, as long as it holds locks: who holds one, waits long for something else, and
+    /// says nothing would lose it to whoever waits for it.
+    fn keep(&self, spawner: &Spawner, clock: Rc<dyn Clock>) {
+        if self.is_kept.replace(true) {
+            return;
+        }
+        let held = self.clone();
+        spawner.detach(async move {
+            loop {
+                clock.sleep(PATIENCE).await;
+                let all: BTreeMap<u32, Link> =
+                    held.all.borrow().values().map(|one| (one.component, one.link.clone())).collect();
+                if all.is_empty() {
+                    return held.is_kept.set(false);
+                }
+                // An answer is nothing that anybody waits for.
+                all.values().for_each(|link| drop(link.ping()));
+            }
+        });
+    }
+
+    /// Something was asked of a component that may still come, now that nobody waits for it.
+    pub(super) fn doubt(&self, component: u32) {
+        for one in self.all.borrow_mut().values_mut() {
+            one.doubted.insert(component);
+        }
     }
 
     /// Some of them keep nobody out any more.
@@ -78,8 +128,9 @@ impl Held {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(one) = self.held.all.borrow_mut().remove(&self.number) else { return };
-        let Ok(body) = forebay_wire::write_body(&lock::Unlock { request: self.request }) else { return };
+        let Some(one) = self.shared.locks.all.borrow_mut().remove(&self.number) else { return };
+        let unlock = lock::Unlock { request: self.request, deserted: self.shared.is_deserted(&one) };
+        let Ok(body) = forebay_wire::write_body(&unlock) else { return };
         let asked = forebay_wire::link::Asked {
             command: Command::UNLOCK,
             body: &body,
@@ -148,18 +199,59 @@ impl Shared {
         // A lock that comes when nobody waits for it any more is given back.
         let locked = to_its_end(&self.nodes.env().spawner, async move {
             let Answered { answer, request, link, version, .. } = this.ask_by(component, false, made).await?;
-            let guard = this.locks.add(link, request.0, (component, StripeId(part)), version);
+            let left = this.left.borrow().clone();
+            let (stripe, doubted) = (StripeId(part), BTreeSet::new());
+            let one = One { link, component, stripe, sure: version, is_lost: false, doubted, left };
+            let guard = Guard { shared: this.clone(), number: this.locks.add(one), request: request.0 };
+            this.locks.keep(&this.nodes.env().spawner, this.nodes.env().clock.clone());
             let lock::Locked { fence } = forebay_wire::read_body(&answer.body)?;
             Ok((guard, version, fence))
         });
         let (guard, version, fence) = self.unless_silent(component, locked).await?;
-        if fence > version {
+        let is_fenced = fence > version;
+        if is_fenced {
             self.fence(fence).await?;
         }
         // Only who holds the lock has an intent for this stripe under way, and that is this client from now on: whatever is
         // there was not ended, by somebody who died, or by a write that failed.
-        let left = self.unsettled(component, Some(StripeId(part))).await?;
+        let mut left = self.unsettled(component, Some(StripeId(part))).await?;
+        if !is_fenced && self.may_come(component, &left) {
+            self.shut_out_who_began(version + 1).await?;
+            left = self.unsettled(component, Some(StripeId(part))).await?;
+        }
         Ok(Lock { guard: Box::new(guard), left })
+    }
+
+    /// Whether something may still change a component that was asked while this lock was held. One that was given up may change.
+    fn is_deserted(&self, one: &One) -> bool {
+        let (absent, left) = (self.absent(), self.left.borrow());
+        let was_left = left.iter().filter(|(component, count)| one.left.get(*component) != Some(*count));
+        let mut doubted = one.doubted.iter().chain(was_left.map(|(component, _)| component));
+        doubted.any(|component| !absent.contains(&(*component, Absence::Missed)))
+    }
+
+    /// Whether somebody who may not have been shut out began some of this: what that had asked may come when it is ended.
+    fn may_come(&self, component: u32, left: &[(IntentId, Intent)]) -> bool {
+        let (own, shut_out) = (self.own.borrow(), self.locks.shut_out.borrow());
+        let (since, those) = &*shut_out;
+        let counts = self.version() < since.saturating_add(EMPTIED);
+        let is_harmless = |of: &(u32, IntentId)| own.contains_key(of) || counts && those.contains(of);
+        left.iter().any(|(id, _)| !is_harmless(&(component, *id)))
+    }
+
+    /// Shuts everybody out who began what is left by now, of any stripe: who fences the file for each of them has others lose their locks,
+    /// who see too many versions go by.
+    async fn shut_out_who_began(self: &Rc<Self>, version: u64) -> Result<()> {
+        let components = 0..self.grant.borrow().striping.components();
+        let looked = all(components.map(|component| async move {
+            // Whoever comes across what cannot be looked at now shuts out once more.
+            let found = self.unsettled(component, None).await.unwrap_or_default();
+            found.into_iter().map(|(id, _)| (component, id)).collect::<Vec<_>>()
+        }));
+        let those = looked.await.into_iter().flatten().collect();
+        self.fence(version).await?;
+        *self.locks.shut_out.borrow_mut() = (self.version(), those);
+        Ok(())
     }
 
     /// Shuts everybody out who may have lost a lock, or be gone.
@@ -179,3 +271,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -585,7 +585,7 @@ fn a_cut_that_somebody_left_takes_nothing_away_that_others_write_behind_it() {
         let open = Open::new(&world, tight(false));
         // It is gone for long: what it had under way is done or not.
         world.run(&open.link, open.link.shut_out()).expect("it lives").expect("it is told");
-        open.run(|file| async move { file.end_left_cut().await });
+        open.run(|file| async move { file.end_left_cut(true).await });
         let new = some(&world.chance, 100);
         open.write(30 * UNIT, new.clone());
         let other = Open::new(&world, tight(false));

@@ -98,7 +98,7 @@ fn was_not_there(error: &Error) -> bool {
     match error.kind {
         Kind::Disconnected | Kind::Busy | Kind::Stale | Kind::Restarted => true,
         // Somebody else may have had the lock.
-        Kind::Refused => error.message.contains("write it again"),
+        Kind::Refused => ["write it again", "look whether it is there"].iter().any(|said| error.message.contains(said)),
         Kind::Device => GONE.iter().any(|said| error.message.contains(said)),
         _ => false,
     }

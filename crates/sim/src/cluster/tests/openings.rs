@@ -1,6 +1,8 @@
 //! Files that one process opens and closes while others of its tasks do.
 
 use super::*;
+use crate::cluster::life::hand::{DEADLINE, within};
+use forebay_env::together::all;
 use forebay_model::Kind;
 
 /// Who has files open to write.
@@ -268,4 +270,29 @@ fn what_was_under_way_of_a_file_that_was_not_closed_does_not_come_when_the_same_
             crate::cluster::check::agreement::check(&files, "/x").await;
         });
     }
+}
+
+#[test]
+fn more_of_one_process_append_to_a_file_than_wait_for_a_node_at_once_and_each_comes_to_its_turn() {
+    const APPENDERS: usize = 450;
+    let world = Rc::new(World::new(54));
+    let cluster = Cluster::new(world.clone(), spec(4));
+    let (_host, files) = cluster.client("writer");
+    let clock = world.clock();
+    let ends = world.run(async move {
+        // The end of the file and all stripes are locked at its first component.
+        let policy = Policy { raid: Raid::One(2), unit: Bytes::kib(64), targets: 2 };
+        let made = files.create("/x", 0o644, Some(policy), beside()).await.expect("a file");
+        made.close().await.expect("it closes");
+        let mut open = Vec::new();
+        for _ in 0..APPENDERS {
+            open.push(files.open_to_write("/x", beside()).await.expect("it opens"));
+        }
+        let appends = all(open.iter().map(|file| file.append(Slice::from_static(b"ten bytes."))));
+        let appended = within(&clock, 5 * DEADLINE, "appending", appends).await;
+        let mut ends: Vec<u64> = appended.into_iter().map(|end| end.expect("it is appended").0).collect();
+        ends.sort_unstable();
+        ends
+    });
+    assert!(ends.into_iter().eq((0..APPENDERS as u64).map(|nth| nth * 10)));
 }
