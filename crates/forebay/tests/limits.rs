@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const FILES: usize = 256;
 const LIMITS: [&str; 2] = ["--nofile=256", "--data=268435456"];
 /// Clients, files of each, and bytes of a file.
-const CLIENTS: u64 = 24;
+const CLIENTS: u64 = 18;
 const FILES_EACH: u64 = 2;
 const LENGTH: usize = 8_000_000;
 

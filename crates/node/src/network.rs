@@ -166,15 +166,17 @@ impl Node {
         let cuts = Cuts::new(env.clock.clone());
         let memory = bounds.memory.0 as usize;
         let told = TOLD.min(memory);
+        // Where there is one target, nobody else has use for what it may not have.
+        let parts = targets.len().clamp(1, 2);
         Rc::new(Node {
             keys: Keys::default(),
             locks: Rc::default(),
             sessions: Rc::default(),
-            outgoing: Divided::new(memory, memory / 2),
+            outgoing: Divided::new(memory, memory / parts),
             large_outgoing: incoming::for_large(),
-            incoming: Incoming::new(bounds.memory, env.clock.clone(), bounds.patience),
+            incoming: Incoming::new(bounds.memory, parts, env.clock.clone(), bounds.patience),
             small: Allowance::new(SMALL.min(memory)),
-            told: Divided::new(told, told / 2),
+            told: Divided::new(told, told / parts),
             payloads: RefCell::new(Payloads::new(bounds.payloads)),
             intake: Intake::new(bounds.intake, env.clock.clone()),
             places: Places::new(bounds.connections, bounds.strangers, cuts.clone()),

@@ -63,13 +63,13 @@ pub(super) fn for_large() -> Divided {
 }
 
 impl Incoming {
-    /// Of `most` bytes.
-    pub(super) fn new(most: Bytes, clock: Rc<dyn Clock>, patience: Duration) -> Rc<Incoming> {
+    /// Of `most` bytes, of which one target has one of so many `parts`.
+    pub(super) fn new(most: Bytes, parts: usize, clock: Rc<dyn Clock>, patience: Duration) -> Rc<Incoming> {
         let most = most.0 as usize;
         Rc::new(Incoming {
             clock,
             patience,
-            all: Divided::new(most, most / 2),
+            all: Divided::new(most, most / parts),
             large: for_large(),
             waiting: RefCell::default(),
             coming: RefCell::default(),

@@ -10,7 +10,7 @@ const MIB: usize = 1 << 20;
 
 fn incoming() -> (Rc<Incoming>, Rc<Hand>) {
     let clock = Rc::new(Hand(Cell::new(Moment(1))));
-    (Incoming::new(Bytes::mib(64), clock.clone(), PATIENCE), clock)
+    (Incoming::new(Bytes::mib(64), 2, clock.clone(), PATIENCE), clock)
 }
 
 #[test]
