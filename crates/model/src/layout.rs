@@ -86,8 +86,8 @@ impl Striping {
         let width = (least..=MOST_IN_GROUP.min(columns)).max_by_key(preference).expect("one is left");
         let groups = columns.min(MOST_COMPONENTS / copies) / width;
         let data = unit.0.max(1).saturating_mul(u64::from(width - raid.parity_units()));
-        // Parity takes no turns over one group: each component's first lock has the whole file fenced, for which the manager has to be there.
-        let depth = if groups == 1 { 1 } else { (VISIT.0 / data).clamp(1, u64::from(u32::MAX)) as u32 };
+        // With one group, too, though all visits are to that: parity takes turns within a visit.
+        let depth = (VISIT.0 / data).clamp(1, u64::from(u32::MAX)) as u32;
         Striping::new(raid, unit, width, depth, groups)
     }
 

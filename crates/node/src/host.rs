@@ -133,6 +133,14 @@ impl TargetHandle {
         outlet.receive().await.ok_or_else(|| self.gone())
     }
 
+    /// Whether somebody who shows this may have a lock, as a task: to which version the object's fence was raised first since the
+    /// target is served, if it was.
+    pub(crate) async fn lock(&self, fenced: Fenced) -> Result<Option<u64>> {
+        let (answer, mut outlet) = pipe(0);
+        self.order(Order::Lock { fenced, answer })?;
+        outlet.receive().await.unwrap_or_else(|| Err(self.gone()))
+    }
+
     /// Says of rings that were made anew whether they are to be there; durable when it is answered.
     pub(crate) async fn settle(&self, rings: BTreeMap<ObjectId, bool>) -> Result<()> {
         let (answer, mut outlet) = pipe(0);

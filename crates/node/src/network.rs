@@ -13,6 +13,7 @@ mod incoming;
 mod intake;
 mod keys;
 mod load;
+mod locking;
 mod locks;
 mod patience;
 mod payloads;

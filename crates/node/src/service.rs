@@ -161,6 +161,13 @@ pub enum Order {
         /// Where the answer goes.
         answer: Inlet<Result<ImageAnswer>>,
     },
+    /// Somebody is to have a lock of an object.
+    Lock {
+        /// What its fence has to be.
+        fenced: Fenced,
+        /// To which version the fence was raised first since the target is served, if it was.
+        answer: Inlet<Result<Option<u64>>>,
+    },
     /// From now on what is asked of an object has to be of this version.
     Fence {
         /// The object.
@@ -276,6 +283,13 @@ pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
                         Ok(_entered) => images::ask(&this, &name_of(ring), ask, payload, fenced).await,
                         Err(error) => Err(error),
                     };
+                    answer.send(result, 0).await;
+                });
+            }
+            Order::Lock { fenced, answer } => {
+                let this = service.clone();
+                service.env.spawner.detach(async move {
+                    let result = fences::lock(&this, fenced).await;
                     answer.send(result, 0).await;
                 });
             }

@@ -20,7 +20,7 @@ use crate::granted::{Renewing, strange_answer};
 use crate::nodes::Nodes;
 use forebay_env::allowance::Allowance;
 use forebay_model::layout::address::StripeId;
-use forebay_model::object::{Durability, Placement, Scope};
+use forebay_model::object::{Durability, FIRST_FENCE, Placement, Scope};
 use forebay_model::{Bytes, Error, Kind, Moment, Result, TargetId};
 use forebay_wire::control::Change;
 use forebay_wire::control::files::{FoundDamaged, Grant};
@@ -114,6 +114,8 @@ struct Shared {
     /// Nobody is answered any more by what was given up, or lay elsewhere, before this version; and who asks whether that is so.
     certain: Cell<u64>,
     asking: Allowance,
+    /// This client has shown this version to each component: nobody changes anything any more who shows less.
+    shown: Cell<u64>,
     /// Nothing was asked with the grant yet.
     is_fresh: Cell<bool>,
     opening: Opening,
@@ -183,6 +185,7 @@ impl Shared {
             ours,
             // Of the first version nothing was ever given up.
             certain: Cell::new(1),
+            shown: Cell::new(FIRST_FENCE),
             asking: Allowance::new(1),
             is_fresh: Cell::new(true),
             opening,

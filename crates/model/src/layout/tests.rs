@@ -58,6 +58,20 @@ fn over_so_many_targets_few_are_left_out_and_groups_are_wide() {
 }
 
 #[test]
+fn each_target_has_its_turn_with_parity_however_few_there_are() {
+    for targets in [3, 5, 10, 12, 100] {
+        let striping = Striping::over(Raid::Five, UNIT, targets).expect("there is one");
+        let stripes = u64::from(striping.depth()) * u64::from(striping.groups());
+        let mut turns = vec![0; striping.components() as usize];
+        for stripe in (0..stripes).map(super::address::StripeId) {
+            turns[striping.parity_of(stripe).expect("it has parity").component as usize] += 1;
+        }
+        let (least, most) = (turns.iter().min(), turns.iter().max());
+        assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{targets} targets: {turns:?}");
+    }
+}
+
+#[test]
 fn what_one_loses_the_others_of_its_family_have_and_families_do_not_overlap() {
     for (raid, width, groups, together) in
         [(Raid::Zero, 3, 2, 1), (Raid::One(2), 3, 2, 2), (Raid::One(4), 1, 3, 4), (Raid::Five, 5, 3, 5)]

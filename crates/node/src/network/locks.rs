@@ -2,8 +2,9 @@
 //!
 //! Who loses a lock because its connection ended may not know, and goes on. So a lock keeps others out only since the file was
 //! *fenced* after the last of its locks was lost: then whoever goes on is shut out by the version that it shows. A node that
-//! was started does not know who held what before, so all locks of that time count as lost; and so does one that is given back
-//! with the word that something which was asked under it may still come.
+//! was started does not know who held what before, so all locks of that time count as lost; but their holders showed their version
+//! here while they had them, so what the file was fenced with since keeps them out. One that is given back with the word that
+//! something which was asked under it may still come counts as lost, too.
 //!
 //! Who holds a lock and hangs, with its connection open, keeps others out until all that it has shown over that has run out: by then
 //! it could change nothing here with it. Then its connection is ended for those who wait, and its locks are lost as with any other.
@@ -36,8 +37,11 @@ struct State {
     next: u64,
     /// Who holds it comes first.
     queues: BTreeMap<Part, VecDeque<Asked>>,
-    /// The version that an object has to have for nobody to be left who lost one of its locks.
-    fences: BTreeMap<(TargetId, ObjectId), u64>,
+    /// The version that an object has to have for nobody to be left who lost one of its locks; none if one was lost, and nobody got
+    /// one since.
+    fences: BTreeMap<(TargetId, ObjectId), Option<u64>>,
+    /// Some of that was forgotten: of what is not there any lock may have been lost.
+    has_forgotten: bool,
 }
 
 /// Who holds a lock or waits for it.
@@ -72,6 +76,17 @@ impl Locks {
     }
 }
 
+impl State {
+    /// What is known of the fence of an object; `raised` if nothing was.
+    fn fence(&mut self, object: (TargetId, ObjectId), raised: Option<u64>) -> &mut Option<u64> {
+        if self.fences.len() >= MOST_KNOWN && !self.fences.contains_key(&object) {
+            self.fences.clear();
+            self.has_forgotten = true;
+        }
+        self.fences.entry(object).or_insert(raised)
+    }
+}
+
 impl Turn {
     /// Waits until the lock is held.
     pub(super) async fn held(&self) {
@@ -96,15 +111,13 @@ impl Turn {
         Some((first.number, first.by.clone())).filter(|(number, _)| *number != self.number)
     }
 
-    /// The version from which on the lock keeps everybody else out; the object's is `version` now, so whoever lost a lock
-    /// of it has shown that at most.
-    pub(super) fn fence(&self, version: u64) -> u64 {
+    /// The version from which on the lock keeps everybody else out. The object's is `version` now, so whoever lost a lock of it has
+    /// shown that at most; and less than `raised`, to which it was raised first since the node was started, whoever lost one before that.
+    pub(super) fn fence(&self, version: u64, raised: Option<u64>) -> u64 {
         let (target, id, _) = self.part;
-        let fences = &mut self.locks.state.borrow_mut().fences;
-        if fences.len() >= MOST_KNOWN {
-            fences.clear();
-        }
-        *fences.entry((target, id)).or_insert(version + 1)
+        let mut state = self.locks.state.borrow_mut();
+        let raised = raised.filter(|_| !state.has_forgotten);
+        *state.fence((target, id), raised).get_or_insert(version + 1)
     }
 
     /// The connection ended, or something that was asked under the lock may still come. If the lock was held, whoever is next has
@@ -115,7 +128,7 @@ impl Turn {
         let queue = state.queues.get(&self.part);
         let is_held = queue.and_then(VecDeque::front).is_some_and(|first| first.number == self.number);
         if is_held {
-            state.fences.remove(&(target, id));
+            *state.fence((target, id), None) = None;
         }
     }
 }

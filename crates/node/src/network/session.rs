@@ -22,12 +22,11 @@ use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
 use forebay_env::random;
 use forebay_model::{Error, Kind, Result, TargetId, Timestamp};
-use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Rights, Said, Wanted};
+use forebay_wire::capability::{Capability, LENGTH, Nonces, Proof, Said, Wanted};
 use forebay_wire::command::Request;
 use forebay_wire::frame::MAX_BODY;
 use forebay_wire::handshake::{self, PROTOCOL_VERSION, ServerHello};
 use forebay_wire::heap::network::NetworkRequest;
-use forebay_wire::lock::{Lock, Locked, Unlock};
 use forebay_wire::object::{About, Ask, LARGEST, MOST_ATTRIBUTES, MOST_RIDING, ObjectRequest, WINDOW};
 use forebay_wire::pieces::Pieces;
 use forebay_wire::ring::RingRequest;
@@ -37,18 +36,14 @@ use forebay_wire::target::{TargetAsk, TargetRequest};
 use forebay_wire::{Command, Flags, Head, Limits, RequestId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// Requests of a connection without an answer.
 const MOST_PENDING: usize = 1024;
 /// The same of a stranger, none of whose requests begins anything.
 const MOST_OF_STRANGER: usize = 16;
-/// Locks that a connection holds or waits for.
-const MOST_LOCKS: usize = 1024;
 /// What a request or an answer weighs besides its payload.
 pub(super) const OVERHEAD: usize = 1024;
 /// Answers without a payload that wait in one connection for the client to take them: none of them takes more than
@@ -62,8 +57,6 @@ const ROOM: usize = WINDOW.0 as usize + SMALL;
 const ROOM_OF_ONE: usize = WINDOW.0 as usize / 4 * 3 + SMALL / 2;
 /// Answers without a payload that may be large, in one connection: what they weigh at most is taken before they are asked for.
 const TOLD: usize = 4 << 20;
-/// So often within patience it is looked whether who holds a lock that others wait for is there.
-const LOOKS: u32 = 4;
 /// The most that one about objects weighs: attributes, and those that ride on it.
 const MOST_OF_OBJECTS: usize = MOST_ATTRIBUTES + MOST_RIDING + OVERHEAD;
 /// And of any other: no body is larger.
@@ -163,10 +156,10 @@ pub(super) struct Session {
     nonce: [u8; 16],
     pub(super) doing: Rc<Doing>,
     /// This connection, as one that holds locks.
-    holder: Holder,
+    pub(super) holder: Holder,
     /// Ways to the objects of targets, whose I/O is a stream of its own on each.
     links: RefCell<BTreeMap<TargetId, Rc<ObjectLink>>>,
-    locks: Rc<RefCell<BTreeMap<RequestId, Turn>>>,
+    pub(super) locks: Rc<RefCell<BTreeMap<RequestId, Turn>>>,
     /// Recorders and queries of rings.
     pub(super) rings: Rc<Rings>,
     /// Transactions with heaps.
@@ -185,7 +178,7 @@ pub(super) struct Session {
 /// What a request shows, and what it asks.
 pub(super) struct Parts<'a> {
     shown: Option<(&'a [u8; LENGTH], Proof)>,
-    body: &'a [u8],
+    pub(super) body: &'a [u8],
 }
 
 impl Session {
@@ -469,71 +462,6 @@ impl Session {
         self.answer_later(id, async { Ok(Vec::new()) });
     }
 
-    /// Takes a lock in; a malformed one ends the connection.
-    fn lock(&mut self, head: &Head, nonces: &Nonces) -> Result<Result<()>> {
-        let parts = parts(head, self.source.body())?;
-        let lock = forebay_wire::read_body(parts.body)?;
-        Ok(self.lock_read(head, nonces, &parts, lock))
-    }
-
-    fn lock_read(&self, head: &Head, nonces: &Nonces, parts: &Parts<'_>, lock: Lock) -> Result<()> {
-        let Lock { target, id, part } = lock;
-        let about = About { object: id, rights: Rights::WRITE, bytes: 0..0 };
-        let version = self.check(head, nonces, parts, target, about)?.version;
-        let link = self.link_to(target)?;
-        if self.locks.borrow().len() >= MOST_LOCKS {
-            return Err(Error::busy(format!(
-                "{MOST_LOCKS} locks of this connection are held or waited for, and more are not given; give some back"
-            )));
-        }
-        let turn = self.node.locks.ask((target, id, part), self.holder.clone());
-        let (answers, locks, request) = (self.answers.clone(), self.locks.clone(), head.request);
-        let (small, node) = (self.small.clone(), self.node.clone());
-        locks.borrow_mut().insert(request, turn);
-        self.node.env.spawner.detach(async move {
-            let answer = async {
-                held_in_time(&node, &locks, request).await?;
-                // Whoever held it last may have been shut out since this was asked.
-                let stat = ObjectRequest::new(target, Ask::Stat { id, page: None });
-                match link.ask_fenced(stat, Payload::default(), version)?.answer().await {
-                    Err(error) if error.kind != Kind::Missing => Err(error),
-                    _ => {
-                        let locks = locks.borrow();
-                        let turn = locks.get(&request).ok_or_else(given_back)?;
-                        Ok(Locked { fence: turn.fence(version) })
-                    }
-                }
-            };
-            let answer = answer.await;
-            let room = small.take(OVERHEAD).await;
-            match answer {
-                Ok(locked) => {
-                    let body = forebay_wire::write_body(&locked);
-                    answers.answer(request, body.map(|body| (body, Pieces::default())), Rc::new(room));
-                }
-                Err(error) => {
-                    locks.borrow_mut().remove(&request);
-                    node.keys.count(&error);
-                    answers.refuse(request, &error, Some(Rc::new(room)));
-                }
-            }
-        });
-        Ok(())
-    }
-
-    fn unlock(&mut self, head: &Head) -> Result<Result<()>> {
-        let Unlock { request, deserted } = self.source.decode()?;
-        let Some(held) = self.locks.borrow_mut().remove(&RequestId(request)) else {
-            return Ok(Err(Error::missing(format!("request {request} of this connection holds no lock"))));
-        };
-        match deserted {
-            true => held.desert(),
-            false => drop(held),
-        }
-        self.answer_nothing(head.request);
-        Ok(Ok(()))
-    }
-
     /// Whether what was shown allows this; but for the object's version.
     pub(super) fn check(
         &self,
@@ -568,40 +496,8 @@ impl Session {
     }
 }
 
-/// Waits until a lock of a connection is held. Who holds it meanwhile and hangs loses its connection: one over which nothing came for as
-/// long as patience lasts, once all that was shown over it has run out.
-async fn held_in_time(node: &Node, locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) -> Result<()> {
-    let (patience, mut before, mut silent) = (node.bounds.patience, None, 0);
-    loop {
-        // In parts, of which each counts once: the machine itself may have stopped meanwhile, and what has come is not read yet.
-        if let First::Left(held) = race(held(locks, request), node.env.clock.sleep(patience / LOOKS)).await {
-            return held;
-        }
-        let holder = locks.borrow().get(&request).and_then(Turn::holder);
-        let seen = holder.as_ref().map(|(turn, holder)| (*turn, holder.came()));
-        silent = if seen == before { silent + 1 } else { 0 };
-        before = seen;
-        if let Some((_, holder)) = holder.filter(|_| silent >= LOOKS) {
-            holder.end_if_spent(node.env.clock.wall(), patience);
-        }
-    }
-}
-
-/// Waits until a lock of a connection is held. It may be given back while it is waited for.
-async fn held(locks: &RefCell<BTreeMap<RequestId, Turn>>, request: RequestId) -> Result<()> {
-    poll_fn(|context| match locks.borrow().get(&request) {
-        Some(turn) => pin!(turn.held()).poll(context).map(Ok),
-        None => Poll::Ready(Err(given_back())),
-    })
-    .await
-}
-
-fn given_back() -> Error {
-    Error::usage("the lock was given back before it was held")
-}
-
 /// What a request shows and asks. A frame that shows less than a capability is malformed.
-fn parts<'a>(head: &Head, body: &'a [u8]) -> Result<Parts<'a>> {
+pub(super) fn parts<'a>(head: &Head, body: &'a [u8]) -> Result<Parts<'a>> {
     if !head.flags.has(Flags::SHOWN) {
         return Ok(Parts { shown: None, body });
     }

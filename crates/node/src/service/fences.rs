@@ -34,6 +34,8 @@ pub(super) struct Fences {
     known: Rc<RefCell<BTreeMap<ObjectId, Fence>>>,
     /// How often some were forgotten.
     swept: Cell<u64>,
+    /// To which version each was raised first since the target is served. What is forgotten counts as never raised.
+    raised: RefCell<BTreeMap<ObjectId, u64>>,
 }
 
 struct Fence {
@@ -107,6 +109,9 @@ pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64)
             }
             fence.wake();
         });
+        if written.is_ok() {
+            service.fences.note(object, value);
+        }
         kept = written;
     }
     // Nobody begins anything with an older one any more: what was begun ends here.
@@ -114,6 +119,23 @@ pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64)
     queries::shut_out(service, object, version);
     heaps::shut_out(service, object, version);
     kept
+}
+
+/// Lets somebody in who is to have a lock, and says to which version the object's fence was raised first since this target is served:
+/// whoever had a lock before that showed less.
+pub(super) async fn lock(service: &Rc<Service>, fenced: Fenced) -> Result<Option<u64>> {
+    let _entered = enter(service, Some(fenced)).await?;
+    Ok(service.fences.raised.borrow().get(&fenced.object).copied())
+}
+
+impl Fences {
+    fn note(&self, object: ObjectId, version: u64) {
+        let mut raised = self.raised.borrow_mut();
+        if raised.len() >= MOST_KNOWN {
+            raised.clear();
+        }
+        raised.entry(object).or_insert(version);
+    }
 }
 
 impl Fence {

@@ -170,6 +170,7 @@ impl Shared {
 
     /// Shows the newest version to each component: from then on nobody changes it who has an older one.
     pub(super) async fn show(self: &Rc<Self>) -> Result<()> {
+        let version = self.version();
         let components = 0..self.grant.borrow().striping.components();
         let shown = all(components.map(|component| {
             let stat = |id| Ask::Stat { id, page: None };
@@ -182,6 +183,7 @@ impl Shared {
                 _ => {}
             }
         }
+        self.shown.set(self.shown.get().max(version));
         Ok(())
     }
 

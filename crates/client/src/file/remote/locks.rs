@@ -3,7 +3,8 @@
 //! A lock belongs to a connection, and ends with it at the node; the client may learn of that later than the next one has it.
 //! So a node that does not know that nobody lost a lock of a component says from which version of the file on it keeps others
 //! out. Whoever got the lock then has the manager raise the file's version, and shows the new one to each component: from then
-//! on nobody else changes anything with what was given out before. Who is shut out renews, and makes sure that its locks are
+//! on nobody else changes anything with what was given out before; and so does whoever got it with a version that is new enough, for
+//! whoever raised that may still be about to. Who is shut out renews, and makes sure that its locks are
 //! still held before it changes anything with the new version: it shows that over each lock's own connection, to the object that
 //! is locked; a node that answers there still holds the lock, and whoever gets it next needs a version that is newer still. Who
 //! has lost one changes nothing more until it has given that back.
@@ -211,6 +212,9 @@ impl Shared {
         let is_fenced = fence > version;
         if is_fenced {
             self.fence(fence).await?;
+        } else if version > self.shown.get() {
+            // Who had it raised may not have come that far.
+            self.show().await?;
         }
         // Only who holds the lock has an intent for this stripe under way, and that is this client from now on: whatever is
         // there was not ended, by somebody who died, or by a write that failed.
