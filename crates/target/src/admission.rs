@@ -64,6 +64,8 @@ const WAITS_PER_CHECKPOINT: u32 = 2 * STEPS_PER_CHECKPOINT;
 const WITHOUT_LOGS_PERCENT: u64 = 85;
 /// Blocks of staging beyond rate and time: one being packed, one being sealed, and as many under way.
 const STAGING_BLOCKS: u64 = 8;
+/// The most memory of one ring for what is on its way to the device.
+pub(crate) const MOST_STAGING: Bytes = Bytes::gib(4);
 /// More than any device writes: where the search for the highest rate begins.
 const UNHEARD_OF: Rate = Rate(1 << 40);
 
@@ -352,6 +354,23 @@ fn as_shown(rate: Rate) -> Rate {
 fn with<'a>(existing: &'a [Demand], new: &'a Demand) -> Vec<&'a Demand> {
     // What nobody was promised takes no time that is promised.
     existing.iter().filter(|d| d.rate > Rate(0)).chain([new]).collect()
+}
+
+/// Whether there may be as much memory as a promise needs.
+pub(crate) fn check_staging(profile: &Profile, rate: Rate, flush_interval: Duration, block: Bytes) -> Result<()> {
+    let staging = staging(profile, rate, flush_interval, block);
+    if staging > MOST_STAGING {
+        return Err(Error::refused(format!(
+            "{rate} with a flush interval of {flush_interval:?} would need {staging} of memory for what is on its way to the device, and \
+             {MOST_STAGING} are the most; a shorter interval needs less"
+        )));
+    }
+    Ok(())
+}
+
+/// The highest rate for which there may be as much memory as a promise needs.
+pub(crate) fn most_staged(profile: &Profile, flush_interval: Duration, block: Bytes) -> Rate {
+    as_shown(Rate::of(MOST_STAGING.saturating_sub(block * (STAGING_BLOCKS + 1)), flush_interval + profile.stall))
 }
 
 /// Memory that a ring needs so that nothing is lost: what arrives while the oldest waits for its flush, and the longest

@@ -31,11 +31,13 @@ pub fn plan(ground: Ground<'_>, question: &PlanRequest) -> Plan {
     let wish = wish(question, question.capacity.unwrap_or(all_free));
     let site = Site { profile, existing, layout, free, wish: &wish };
     let largest = site.largest();
-    let found = match question.capacity {
-        Some(_) => site.place().map_err(|error| error.message),
-        None => largest.clone().ok_or_else(|| site.place().err().map_or_else(String::new, |error| error.message)),
+    let staged = admission::check_staging(profile, question.rate, question.flush_interval, question.block);
+    let found = match (question.capacity, staged) {
+        (_, Err(error)) => Err(error.message),
+        (Some(_), _) => site.place().map_err(|error| error.message),
+        (None, _) => largest.clone().ok_or_else(|| site.place().err().map_or_else(String::new, |error| error.message)),
     };
-    let highest = site.best_rate();
+    let highest = site.best_rate().min(admission::most_staged(profile, question.flush_interval, question.block));
     let staging = admission::staging(profile, question.rate, question.flush_interval, question.block);
     let mut plan = Plan {
         can: found.is_ok(),

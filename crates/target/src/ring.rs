@@ -22,12 +22,12 @@ use crate::promise::Signal;
 use crate::schedule::Event;
 use crate::segment::{Builder, Tables};
 use crate::target::Core;
-use durable::Due;
+use durable::{Accepted, Due};
 use forebay_env::{Buffer, Slab};
 use forebay_model::block::{Header, Stamp, View};
 use forebay_model::key::KeySet;
 use forebay_model::ring::{Beginning, Losses, RingState, RingStatus};
-use forebay_model::{Bytes, Error, Kind, Moment, Rate, Result, RingId, Timestamp};
+use forebay_model::{Bytes, Error, Kind, Moment, Result, RingId, Timestamp};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -71,7 +71,7 @@ pub struct Ring {
 
 struct Work {
     state: RingState,
-    arrivals: VecDeque<Arrival>,
+    arrivals: VecDeque<(Buffer, Accepted)>,
     open: Option<Open>,
     next_element: u64,
     /// Elements directly before `next_element` that are gone, as long as no segment tells of them.
@@ -168,7 +168,8 @@ struct InFlight {
     end_sequence: u64,
     length: u64,
     due: Moment,
-    accepted: Moment,
+    /// After that it was late for whoever recorded it.
+    late_after: Moment,
     seals: bool,
     /// Once it is written: how many flushes were begun by then.
     done: Option<u64>,
@@ -270,12 +271,14 @@ impl Ring {
 
     /// Takes a packed block in. It is written as soon as the scheduler says, in the order of these calls.
     pub fn accept(&self, arrival: Arrival) -> Result<()> {
+        let Arrival { buffer, accepted } = arrival;
+        let (lag, now) = (self.core.with_ring(self.id, |r| r.spec.flush_interval), self.core.disk.env().clock.now());
         let mut work = self.work.borrow_mut();
         if let Some(error) = &work.failure {
             return Err(error.clone());
         }
         work.going()?;
-        work.arrivals.push_back(arrival);
+        work.arrivals.push_back((buffer, Accepted::new(accepted, now, lag)));
         let used = Bytes((self.staging.count() - self.staging.available()) as u64 * self.staging.capacity().0);
         work.counters.staging_peak = work.counters.staging_peak.max(used);
         drop(work);
@@ -388,7 +391,7 @@ impl Ring {
         loop {
             let arrival = self.next_arrival();
             match arrival {
-                Some(arrival) => self.place(arrival).await?,
+                Some((buffer, accepted)) => self.place(buffer, accepted).await?,
                 None if self.work.borrow().stopping => return Ok(()),
                 None => self.arrived.changed().await,
             }
@@ -441,16 +444,16 @@ impl Ring {
     }
 
     /// Gives a block its place and starts its write.
-    fn next_arrival(&self) -> Option<Arrival> {
+    fn next_arrival(&self) -> Option<(Buffer, Accepted)> {
         let mut work = self.work.borrow_mut();
         let next = work.arrivals.pop_front();
         work.placing = next.is_some();
         next
     }
 
-    async fn place(self: &Rc<Self>, mut arrival: Arrival) -> Result<()> {
+    async fn place(self: &Rc<Self>, mut buffer: Buffer, accepted: Accepted) -> Result<()> {
         let (total, entries, begins) = {
-            let view = View::of_sealed(&arrival.buffer)?;
+            let view = View::of_sealed(&buffer)?;
             let header = view.header();
             (header.total_len.get(), header.entries.get(), Timestamp(header.min_time.get()))
         };
@@ -461,7 +464,7 @@ impl Ring {
             })
         };
         if !fits {
-            self.next_segment(arrival.accepted, Some(begins)).await?;
+            self.next_segment(accepted, Some(begins)).await?;
         }
         while self.work.borrow().at_risk + u64::from(total) > self.at_risk_limit() {
             self.consider_flush();
@@ -486,15 +489,15 @@ impl Ring {
             epoch: self.epoch(),
             first_sequence: *next_element,
         };
-        let view = View::of_sealed(&arrival.buffer)?;
+        let view = View::of_sealed(&buffer)?;
         open.builder.add(&view, offset, *next_element)?;
         let header = *view.header();
         let following = header.next_sequence() - header.first_sequence.get() + *next_element;
         for (_, gap) in view.gaps() {
             open.summary.losses.add(gap.cause, gap.count);
         }
-        arrival.buffer.set_len(total as usize);
-        open.builder.stamped(Header::set_stamp(&mut arrival.buffer, &stamp));
+        buffer.set_len(total as usize);
+        open.builder.stamped(Header::set_stamp(&mut buffer, &stamp));
         let summary = &mut open.summary;
         summary.end = following;
         summary.min_time = summary.min_time.min(header.min_time.get());
@@ -520,26 +523,26 @@ impl Ring {
             end_sequence: following,
             length: 0,
             due: Moment(u64::MAX),
-            accepted: arrival.accepted,
+            late_after: Moment(u64::MAX),
             seals: false,
             done: None,
         });
         let at = open.at + Bytes(u64::from(offset));
         drop(work);
         self.publish_summary();
-        let due = self.due(arrival.accepted, Bytes(u64::from(header.payload_len.get())));
-        self.start(at, arrival.buffer, &due);
+        let due = self.due(accepted, Bytes(u64::from(header.payload_len.get())));
+        self.start(at, buffer, &due);
         Ok(())
     }
 
     fn start(self: &Rc<Self>, at: Bytes, buffer: Buffer, due: &Due) {
-        let Due { by, given, promised } = *due;
+        let Due { by, given, promised, late_after } = *due;
         let number = {
             let mut work = self.work.borrow_mut();
             work.at_risk += buffer.len() as u64;
-            work.in_flight.back_mut().expect("it was just added").length = buffer.len() as u64;
             let number = work.first_in_flight + work.in_flight.len() as u64 - 1;
-            work.in_flight.back_mut().expect("it was just added").due = by;
+            let own = work.in_flight.back_mut().expect("it was just added");
+            (own.length, own.due, own.late_after) = (buffer.len() as u64, by, late_after);
             number
         };
         let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
@@ -620,10 +623,8 @@ impl Ring {
 
     /// Blocks under way that can no longer be durable in time: a device that stalls is noticed before it ends.
     fn overdue(&self, work: &Work) -> u64 {
-        let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
         let now = self.core.disk.env().clock.now();
-        let late = |i: &&InFlight| i.block.is_some() && now > i.due.max(i.accepted + lag);
-        if rate == Rate(0) { 0 } else { work.in_flight.iter().filter(late).count() as u64 }
+        work.in_flight.iter().filter(|item| item.block.is_some() && now > item.late_after).count() as u64
     }
 
     /// What the ring says of itself.

@@ -10,6 +10,7 @@
 //! memory while readers read, until the slack is used up; then all of them go out in one sweep. That is what makes the
 //! seeks cheap (Mahanaxar, MSST 2010, "large block operations"; disk-time reservation as in `docs/promises/ring.md`).
 //! On a device that does not, writes go out as they come, and reads are held back as long as a flush owes too much.
+//! A ring that was promised nothing is guaranteed nothing beside one that was: it writes as a stream of normal I/O there.
 //!
 //! Where several rings are promised something, a sweep visits each once and empties it, and the next one begins when
 //! slack is used up, whether or not anybody reads meanwhile: begun for each write, sweeps would spend the time of the
@@ -38,7 +39,7 @@ pub(crate) use state::{AHEAD, Expected, LOGS_IN_FLIGHT};
 
 use crate::promise::{Giver, Promise, promise};
 use forebay_env::{Buffer, Env, Geometry};
-use forebay_model::{Bytes, Error, Moment, Profile, Result, RingId};
+use forebay_model::{Bytes, Error, Moment, Profile, Rate, Result, RingId};
 use state::{Choice, State};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -275,7 +276,11 @@ impl Scheduler {
 
     /// Says how a ring's writes will go on coming: a sweep lasts longer for it.
     pub(crate) fn expect(&self, ring: RingId, expected: Expected) {
-        self.inner.state.borrow_mut().expected.insert(ring, expected);
+        let mut state = self.inner.state.borrow_mut();
+        state.expected.insert(ring, expected);
+        state.see_promises();
+        drop(state);
+        self.pump();
     }
 
     /// Whether some ring is promised a rate.
@@ -292,8 +297,10 @@ impl Scheduler {
         if !state.is_promised() {
             state.streams.swept(None);
         }
+        state.see_promises();
         drop(state);
         self.inner.told.borrow_mut().remove(&ring);
+        self.pump();
     }
 
     /// Tells a ring of each flush and sweep from now on. When a flush ended well, all writes are durable that had ended while
@@ -305,6 +312,11 @@ impl Scheduler {
     fn happened(&self, event: Event) {
         let told: Vec<Told> = self.inner.told.borrow().values().cloned().collect();
         told.into_iter().for_each(|told| told(event));
+    }
+
+    /// Whether a ring with this guarantee writes as everybody else does: it was promised nothing, and others were.
+    pub(crate) fn is_beside_promises(&self, guarantee: Rate) -> bool {
+        guarantee == Rate(0) && self.is_promised()
     }
 
     /// Whether more than one ring is promised a rate on a device that rotates: each may find the arm at another one.
@@ -380,7 +392,7 @@ impl Scheduler {
         }
         let (pending, result) = Pending::new(Direction::Write, offset, buffer);
         let pending = Pending { deadline, promised, ..pending };
-        self.inner.state.borrow_mut().guaranteed.entry(ring).or_default().push_back(pending);
+        self.inner.state.borrow_mut().push_of_ring(ring, pending, self.rotates());
         self.pump();
         result.await
     }
@@ -624,6 +636,9 @@ impl Scheduler {
     fn start(&self, class: Class, pending: Pending) {
         if let Some(error) = self.failure().filter(|_| pending.direction == Direction::Write) {
             // It was handed in before the device failed, and would come after.
+            if let Some(stream) = pending.stream {
+                self.inner.state.borrow_mut().streams.ended(stream, self.inner.env.clock.now());
+            }
             return pending.done.give((pending.buffer, Err(error)));
         }
         let now = self.inner.env.clock.now();

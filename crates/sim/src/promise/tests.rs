@@ -268,11 +268,25 @@ struct Two {
     read: Rate,
     /// Who writes objects.
     objects: Rate,
+    /// A ring that was promised nothing, if there is one.
+    unpromised: Rate,
 }
 
 /// Two rings of the same guarantee, each of which takes so much of the disk; one is written as fast as it goes if it is
 /// `flooded`, at its rate otherwise, and the other one at its rate, beside readers of that and a writer of objects.
 fn two_rings(seed: u64, spec: DiskSpec, guarantee: Rate, fill_percent: f64, flooded: bool) -> Two {
+    two_rings_beside(seed, spec, guarantee, fill_percent, flooded, None)
+}
+
+/// The same beside a third ring, which was promised nothing, has this flush interval, and is written as fast as it goes.
+fn two_rings_beside(
+    seed: u64,
+    spec: DiskSpec,
+    guarantee: Rate,
+    fill_percent: f64,
+    flooded: bool,
+    third: Option<Duration>,
+) -> Two {
     let world = World::new(seed);
     let disk = world.disk(spec.clone());
     let load = Load { guarantee, fill_percent, ..Load::headline(spec) };
@@ -282,6 +296,18 @@ fn two_rings(seed: u64, spec: DiskSpec, guarantee: Rate, fill_percent: f64, floo
         let other = target.create_ring(spec).await.unwrap();
         other.ready().await.unwrap();
         let clock = world.clock();
+        let third = match third {
+            Some(flush_interval) => {
+                let mut spec = RingSpec::new("/third", target.layout().group * 4);
+                spec.flush_interval = flush_interval;
+                let third = target.create_ring(spec).await.unwrap();
+                third.ready().await.unwrap();
+                world.spawner().detach(flood(third.clone(), clock.clone()));
+                Some(third)
+            }
+            None => None,
+        };
+        let unpromised = || third.as_ref().map_or(0, |third| third.status().written.0);
         let mut first = Source::new(flooding.clone(), clock.clone(), 1, load.elements).unwrap();
         if flooded {
             world.spawner().detach(flood(flooding.clone(), clock.clone()));
@@ -303,7 +329,7 @@ fn two_rings(seed: u64, spec: DiskSpec, guarantee: Rate, fill_percent: f64, floo
         world.spawner().detach(write_objects(target.clone(), written.clone()));
         feed(5).await;
         let (start, before) = (clock.now(), flooding.status().written);
-        let (read_before, written_before) = (read.get(), written.get());
+        let (read_before, written_before, unpromised_before) = (read.get(), written.get(), unpromised());
         let worst_second = feed(40).await;
         let took = clock.now().since(start);
         let rate = |bytes| Rate::of(Bytes(bytes), took);
@@ -319,6 +345,7 @@ fn two_rings(seed: u64, spec: DiskSpec, guarantee: Rate, fill_percent: f64, floo
             worst_second,
             read: rate(read.get() - read_before),
             objects: rate(written.get() - written_before),
+            unpromised: rate(unpromised() - unpromised_before),
         }
     })
 }
@@ -347,6 +374,38 @@ fn beside_a_ring_that_floods_another_one_keeps_its_promise_and_its_readers_and_w
         let shared = two.flooding.0 - guarantee.0 + two.read.0 + two.objects.0;
         assert!(two.read.0 * 4 >= shared && two.objects.0 * 100 >= shared, "{shown}");
     }
+}
+
+#[test]
+fn beside_a_ring_that_was_promised_nothing_two_that_were_keep_their_promises() {
+    for (disk, guarantee) in [(presets::wd15ears(), 25), (presets::wd15ears(), 30), (presets::ssd(), 75)] {
+        let guarantee = Rate::mb(guarantee);
+        for flush_interval in [10, 1000].map(Duration::from_millis) {
+            let two = two_rings_beside(1, disk.clone().scaled(100), guarantee, 10.0, false, Some(flush_interval));
+            let shown = format!("{}, {guarantee} each, {flush_interval:?}: {two:?}", disk.name);
+            assert!(two.flooding >= guarantee && two.worst_second >= guarantee, "{shown}");
+            assert!(two.read > Rate(0) && two.objects > Rate(0) && two.unpromised > Rate(0), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_was_promised_nothing_has_the_disk_while_one_that_was_comes_with_nothing() {
+    let world = World::new(1);
+    let disk = world.disk(presets::wd15ears().scaled(100));
+    let load = Load { guarantee: Rate::mb(30), fill_percent: 30.0, ..Load::headline(presets::wd15ears().scaled(100)) };
+    let written = world.run(async {
+        let (target, _idle) = set_up(world.env(disk.clone()), &load).await.unwrap();
+        let other = target.create_ring(RingSpec::new("/other", target.layout().group * 4)).await.unwrap();
+        other.ready().await.unwrap();
+        let clock = world.clock();
+        world.spawner().detach(flood(other.clone(), clock.clone()));
+        clock.sleep(Duration::from_secs(5)).await;
+        let (start, before) = (clock.now(), other.status().written.0);
+        clock.sleep(Duration::from_secs(20)).await;
+        Rate::of(Bytes(other.status().written.0 - before), clock.now().since(start))
+    });
+    assert!(written >= Rate::mb(50), "{written}");
 }
 
 #[test]

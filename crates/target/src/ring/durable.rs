@@ -14,6 +14,31 @@ pub(super) struct Due {
     pub(super) by: Moment,
     pub(super) given: Duration,
     pub(super) promised: Option<Promised>,
+    /// After that it was late for whoever recorded it.
+    pub(super) late_after: Moment,
+}
+
+/// When a block was accepted, and from when on it counts here: what was held up before it came to the target has waited there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Accepted {
+    at: Moment,
+    counts: Moment,
+}
+
+/// A recorder keeps a block for this part of the flush interval at most, as a divisor. Were what is older counted from then on, who comes
+/// back after a while, or says that it did, would have the arm before all others.
+const KEPT_BY_RECORDER: u32 = 2;
+
+impl Accepted {
+    /// Of a block that comes `now`.
+    pub(super) fn new(at: Moment, now: Moment, lag: Duration) -> Accepted {
+        Accepted { at, counts: at.max(now - lag / KEPT_BY_RECORDER) }
+    }
+
+    /// Of what the target writes of itself.
+    pub(super) fn now(now: Moment) -> Accepted {
+        Accepted { at: now, counts: now }
+    }
 }
 
 impl Ring {
@@ -25,10 +50,11 @@ impl Ring {
 
     /// When a block with `promised` bytes of elements must be durable: blocks beyond the guaranteed rate have the
     /// deadlines that they would have had at that rate.
-    pub(super) fn due(&self, accepted: Moment, promised: Bytes) -> Due {
+    pub(super) fn due(&self, accepted: Accepted, promised: Bytes) -> Due {
+        let Accepted { at, counts: accepted } = accepted;
         let (rate, lag) = self.core.with_ring(self.id, |r| (r.spec.guarantee, r.spec.flush_interval));
         if rate == Rate(0) {
-            return Due { by: accepted + lag, given: Duration::ZERO, promised: None };
+            return Due { by: accepted + lag, given: Duration::ZERO, promised: None, late_after: Moment(u64::MAX) };
         }
         // What was written beyond the rate has used up nothing of it.
         let given = self.core.disk.given(self.id);
@@ -36,7 +62,15 @@ impl Ring {
         let (start, worth) = (work.paced_until.max(accepted + given), rate.time_for(promised));
         work.paced_until = start + worth;
         let soonest = accepted + lag - self.flush_reserve(lag);
-        Due { by: start - given + lag, given, promised: Some(Promised { soonest, worth }) }
+        let by = start - given + lag;
+        let late_after = (by - accepted.since(at)).max(at + lag);
+        Due { by, given, promised: Some(Promised { soonest, worth }), late_after }
+    }
+
+    /// Whether it was promised nothing, and others on its target were: then they come first in everything.
+    pub(super) fn is_beside_promises(&self) -> bool {
+        let has = self.core.has_ring(self.id);
+        has && self.core.disk.is_beside_promises(self.core.with_ring(self.id, |r| r.spec.guarantee))
     }
 
     /// What of the flush interval is kept for the flush at the end of a sweep.
@@ -99,7 +133,12 @@ impl Ring {
         }
         let this = self.clone();
         self.core.disk.env().spawner.detach(async move {
-            let result = this.core.disk.flush().await;
+            let disk = &this.core.disk;
+            let result = match this.is_beside_promises() {
+                // What others were promised does not wait for this one.
+                true => disk.flush_metadata().await,
+                false => disk.flush().await,
+            };
             this.work.borrow_mut().flushing = false;
             match result {
                 Ok(()) => this.consider_flush(),
@@ -111,10 +150,8 @@ impl Ring {
     /// A flush ended well: all is durable that was written before it began.
     pub(super) fn flushed(self: &Rc<Self>, flush: Flush) {
         let now = self.core.disk.env().clock.now();
-        let lag = self.core.with_ring(self.id, |r| r.spec.flush_interval);
         let mut settled = 0usize;
         let mut durable_end = None;
-        let guaranteed = self.core.with_ring(self.id, |r| r.spec.guarantee) != Rate(0);
         {
             let mut work = self.work.borrow_mut();
             let is_covered = |item: &mut InFlight| item.done.is_some_and(|begun| begun < flush.number);
@@ -122,7 +159,7 @@ impl Ring {
                 work.last_flush = work.last_flush.max(flush.began);
                 work.first_in_flight += 1;
                 work.at_risk -= item.length;
-                if guaranteed && item.block.is_some() && now > item.due.max(item.accepted + lag) {
+                if item.block.is_some() && now > item.late_after {
                     work.counters.missed += 1;
                 }
                 if item.block.is_some() {
@@ -173,7 +210,11 @@ impl Ring {
             drop(work);
             let this = self.clone();
             self.core.disk.env().spawner.detach(async move {
-                if let Err(error) = this.core.commit_in_time().await {
+                let committed = match this.is_beside_promises() {
+                    true => this.core.commit().await,
+                    false => this.core.commit_in_time().await,
+                };
+                if let Err(error) = committed {
                     this.fail(error);
                 }
             });

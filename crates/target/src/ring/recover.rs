@@ -23,6 +23,7 @@
 //! Cut off at any point, it can be done again: it writes nothing but zeros over what is not data. Until it is done the catalog
 //! says what it said when the target was opened, for others make it durable meanwhile.
 
+use super::durable::Accepted;
 use super::{Open, Ring, Written, pins};
 use crate::catalog::{RingRecord, Segment, Writers};
 use crate::layout::ROOTS;
@@ -114,7 +115,7 @@ pub(super) async fn recover(ring: &Rc<Ring>) -> Result<()> {
     ring.core.disk.end_stream(stream);
     if result? {
         // What is missing at the end has its place in a segment of its own.
-        ring.next_segment(ring.core.disk.env().clock.now(), None).await?;
+        ring.next_segment(Accepted::now(ring.core.disk.env().clock.now()), None).await?;
     }
     Ok(())
 }

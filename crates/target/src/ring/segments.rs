@@ -1,12 +1,14 @@
 //! From segment to segment: the open one is sealed, and the next slot is taken, which ends what was in it.
 
+use super::durable::Accepted;
 use super::{InFlight, Open, Ring};
 use crate::catalog::{Segment, Writers};
+use crate::schedule::Waiting;
 use crate::segment::{Builder, Description, IndexBudget, Trailer, encode_footer};
 use forebay_env::Buffer;
 use forebay_model::gap::Cause;
 use forebay_model::ring::RingState;
-use forebay_model::{Bytes, Error, Moment, Result, Timestamp};
+use forebay_model::{Bytes, Error, Result, Timestamp};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -16,7 +18,7 @@ pub(super) const RECENT_TABLES: usize = 8;
 impl Ring {
     /// Seals the open segment and takes the next slot: the moment at which what was in it expires. What is to come into it first
     /// has no earlier time than `begins`.
-    pub(super) async fn next_segment(self: &Rc<Self>, accepted: Moment, begins: Option<Timestamp>) -> Result<()> {
+    pub(super) async fn next_segment(self: &Rc<Self>, accepted: Accepted, begins: Option<Timestamp>) -> Result<()> {
         self.seal(accepted)?;
         let layout = self.core.layout();
         loop {
@@ -25,7 +27,7 @@ impl Ring {
             });
             if next.is_some_and(|slot| !self.core.may_take(self.id, slot)) {
                 // A lap in less time than a checkpoint takes, or a change of pins or groups that is not durable.
-                self.core.commit_now().await?;
+                self.commit_now().await?;
                 // Who closes a full ring does not wait for this: by now it may be deleted, or its target closed.
                 self.is_waited_for()?;
                 continue;
@@ -100,15 +102,20 @@ impl Ring {
         if next.is_some_and(|next| !self.core.may_take(self.id, next)) {
             let this = self.clone();
             self.core.disk.env().spawner.detach(async move {
-                if let Err(error) = this.core.commit_now().await {
+                if let Err(error) = this.commit_now().await {
                     this.fail(error);
                 }
             });
         }
     }
 
+    /// Commits, where the ring cannot go on before.
+    async fn commit_now(&self) -> Result<()> {
+        self.core.commit_now(if self.is_beside_promises() { Waiting::Objects } else { Waiting::Ring }).await
+    }
+
     /// Writes index, tables and trailer of the open segment, if there is one.
-    pub(super) fn seal(self: &Rc<Self>, accepted: Moment) -> Result<()> {
+    pub(super) fn seal(self: &Rc<Self>, accepted: Accepted) -> Result<()> {
         let Some(open) = self.work.borrow_mut().open.take() else { return Ok(()) };
         let trailer = Trailer {
             target: self.origin.target,
@@ -151,7 +158,7 @@ impl Ring {
                 end_sequence: open.summary.end,
                 length: 0,
                 due: due.by,
-                accepted,
+                late_after: due.late_after,
                 seals: i + 1 == n,
                 done: None,
             });

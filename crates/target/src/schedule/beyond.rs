@@ -1,6 +1,7 @@
 //! What a ring writes beyond the rate that it was promised: as soon as others want something, it takes turns with them, in
 //! bytes, like a stream of normal I/O. A ring whose producer never pauses would otherwise never end a sweep. For a ring that
-//! was promised nothing that is all it writes, as long as it is durable in its flush interval.
+//! was promised nothing that is all it writes, as long as it is durable in its flush interval. Where others are promised something
+//! it is a stream of normal I/O and nothing else: its deadlines would take the arm from theirs, and nobody has reckoned with them.
 //!
 //! The rate is kept as a bucket of tokens, as deep as a flush interval: a write whose turn at the promised rate comes
 //! later than that is beyond. What is written beyond uses up nothing of what is promised: all that follows is due sooner by
@@ -47,6 +48,35 @@ impl State {
             Some(expected) if expected.rate == Rate(0) => pending.deadline - expected.lag / KEPT_UNPROMISED,
             Some(expected) if pending.promised.is_some() => self.deadline(ring, pending) - expected.lag * 2,
             _ => Moment(0),
+        }
+    }
+
+    /// Whether a ring has turns and nothing else: it was promised nothing, and another one was promised something.
+    fn has_turns_alone(&self, ring: RingId) -> bool {
+        self.is_promised() && self.expected.get(&ring).is_some_and(|expected| expected.rate == Rate(0))
+    }
+
+    /// Takes in the next write of `ring`, behind those that wait.
+    pub(super) fn push_of_ring(&mut self, ring: RingId, pending: Pending, rotates: bool) {
+        let stays = self.streams.has_waiting(ring);
+        if !stays && !self.has_turns_alone(ring) {
+            return self.guaranteed.entry(ring).or_default().push_back(pending);
+        }
+        let before = self.guaranteed.get_mut(&ring).map(std::mem::take).unwrap_or_default();
+        self.streams.set_beyond(ring, false, rotates);
+        for pending in before.into_iter().chain([pending]) {
+            self.streams.push_of_ring(ring, Pending { stream: Some(stream(ring)), ..pending }, rotates);
+        }
+    }
+
+    /// If nothing is promised any more: what waits of rings has its deadlines again.
+    pub(super) fn see_promises(&mut self) {
+        if self.is_promised() {
+            return;
+        }
+        for (ring, waiting) in self.streams.take_of_rings() {
+            let waiting = waiting.into_iter().map(|pending| Pending { stream: None, ..pending });
+            self.guaranteed.entry(ring).or_default().extend(waiting);
         }
     }
 

@@ -86,6 +86,26 @@ impl Streams {
         }
     }
 
+    /// What a ring writes that has turns and nothing else.
+    pub(super) fn push_of_ring(&mut self, ring: RingId, pending: Pending, rotates: bool) {
+        let found = self.streams.iter_mut().position(|s| s.ring == Some(ring));
+        match found {
+            Some(at) => self.streams[at].queue.push_back(pending),
+            None => self.insert(beyond::stream(ring), Some(ring), rotates).queue.push_back(pending),
+        }
+    }
+
+    /// Takes all that waits of that back.
+    pub(super) fn take_of_rings(&mut self) -> Vec<(RingId, VecDeque<Pending>)> {
+        let waiting = self.streams.iter_mut().filter(|s| !s.queue.is_empty());
+        waiting.filter_map(|s| Some((s.ring?, std::mem::take(&mut s.queue)))).collect()
+    }
+
+    /// Whether some of that waits.
+    pub(super) fn has_waiting(&self, ring: RingId) -> bool {
+        self.streams.iter().any(|s| s.ring == Some(ring) && !s.queue.is_empty())
+    }
+
     fn insert(&mut self, id: StreamId, ring: Option<RingId>, rotates: bool) -> &mut Stream {
         let stream = Stream {
             id,
@@ -117,10 +137,11 @@ impl Streams {
         }
     }
 
-    /// Whether any that is no ring wants something, or has a moment to ask for more.
+    /// Whether any wants something, or has a moment to ask for more; but for what rings have beyond what they were promised.
     pub(super) fn is_asked(&self, now: Moment) -> bool {
         let pauses = |s: &Stream| s.begun && now < s.last_end + ANTICIPATION;
-        self.streams.iter().any(|s| s.ring.is_none() && (!s.queue.is_empty() || s.in_flight > 0 || pauses(s)))
+        let is_none = |s: &Stream| s.ring.is_none() && (s.in_flight > 0 || pauses(s));
+        self.streams.iter().any(|s| !s.queue.is_empty() || is_none(s))
     }
 
     /// Takes a write of the ring whose turn it is, of which so many bytes count; after [`Turn::Beyond`].

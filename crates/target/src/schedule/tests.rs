@@ -731,3 +731,37 @@ fn a_stream_for_which_others_wait_has_every_second_turn_and_these_are_short() {
     let every_turn = before_others_had_64(true, true);
     assert!(every_turn < 16, "{every_turn} MiB");
 }
+
+#[test]
+fn a_ring_without_a_promise_has_turns_alone_as_long_as_another_one_has_one() {
+    let expected = |rate| Expected { rate, ..Expected::NOTHING };
+    let mut rig = Rig::new(true);
+    rig.state.expected.insert(RING, expected(Rate(0)));
+    let push = |rig: &mut Rig, mib| {
+        let deadline = rig.now + Duration::from_millis(900);
+        let pending = rig.pending(Direction::Write, mib, Bytes::mib(1), deadline);
+        rig.state.push_of_ring(RING, pending, true);
+    };
+    rig.ask_flush();
+    assert_eq!(rig.next(), Did::Flush);
+    push(&mut rig, 1);
+    assert_eq!(rig.next(), Did::Wait);
+    rig.state.flushed(&Ok(()), rig.now);
+    // It waited for the flush with a deadline, and has turns from now on, all in their order.
+    rig.state.expected.insert(OTHER, expected(Rate::mb(10)));
+    push(&mut rig, 2);
+    assert_eq!(rig.all(), [Did::Read(1), Did::Read(2)]);
+    while rig.in_flight.front().is_some() {
+        rig.end();
+    }
+    // That it had turns before keeps nobody waiting.
+    rig.pass(10);
+    rig.read(7, 500);
+    assert_eq!(rig.next(), Did::Read(500));
+    rig.end();
+    push(&mut rig, 3);
+    rig.state.expected.remove(&OTHER);
+    rig.state.see_promises();
+    rig.pass(100);
+    assert_eq!(rig.next(), Did::Write(3));
+}

@@ -81,10 +81,10 @@ impl Core {
     }
 
     /// As [`Core::commit`], for a ring that cannot go on before.
-    pub(crate) async fn commit_now(self: &Rc<Self>) -> Result<()> {
-        self.disk.hurry(Waiting::Ring, true);
+    pub(crate) async fn commit_now(self: &Rc<Self>, who: Waiting) -> Result<()> {
+        self.disk.hurry(who, true);
         let result = self.commit().await;
-        self.disk.hurry(Waiting::Ring, false);
+        self.disk.hurry(who, false);
         result
     }
 

@@ -101,6 +101,9 @@ impl Target {
         if self.core.catalog.borrow().heaps.values().any(|heap| heap.name == spec.name) {
             return Err(Error::exists(format!("there is a heap {} already; choose another name", spec.name)));
         }
+        if spec.guarantee > Rate(0) {
+            admission::check_staging(&profile, spec.guarantee, spec.flush_interval, spec.block)?;
+        }
         let (others, free) = (self.core.demands(None), self.free_runs());
         let at = |pins| {
             admission::place(&profile, &others, &layout, &free, &wish(&layout, &spec, spec.capacity, pins, None))
@@ -421,7 +424,7 @@ impl Target {
             let ring = rings.get_mut(&id).expect("who sets it aside found it there");
             (ring.spec.name, ring.spec.guarantee, ring.anew) = (aside, Rate(0), None);
         }
-        self.set_patience();
+        self.expect(id);
     }
 
     /// Keeps this fence with a ring; durable when it is answered. Whether the ring is there.
