@@ -273,8 +273,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Makes durable what was put and freed, all of it or nothing; the number of the commit. [`Kind::Disconnected`] if it
-    /// is not known whether it was; after [`Kind::Stale`] it was not, and never will be.
+    /// Makes durable what was put and freed, and the root, all of it or nothing; the number of the commit. [`Kind::Disconnected`] if
+    /// it is not known whether it was; after [`Kind::Stale`] it was not, and never will be.
     pub fn commit(&mut self, root: NewRoot) -> Result<u64> {
         self.settled()?;
         self.check_whole()?;
@@ -294,11 +294,7 @@ impl Heap {
             // The connection is given up, and what was asked over it may have been done.
             Err(_) if was_open && self.link.is_none() => {
                 self.failed = false;
-                Err(Error::disconnected(format!(
-                    "the process that served the cluster went away, or was silent, before it said whether {} was \
-                     committed; `forebay heap stat {}` tells the last commit",
-                    self.name, self.name
-                )))
+                Err(self.unknown())
             }
             Err(error) => Err(error),
         }
@@ -372,14 +368,25 @@ impl Heap {
     }
 
     /// Asks once, when nothing else is under way. Whoever serves now is asked if another one went away, unless what was
-    /// put and freed went with it.
+    /// put and freed went with it, or the root that another one has named meanwhile might be undone by that.
     fn ask(&mut self, ask: HeapAsk) -> Result<HeapAnswer> {
         self.settled()?;
+        let names_root = matches!(&ask, HeapAsk::Commit { root } if *root != NewRoot::Same);
         let request = self.request(ask);
         let mut broken = 0;
         loop {
-            match self.send_request(&request, Vec::new()).and_then(|()| self.receive()) {
-                Err(error) if error.kind == Kind::Disconnected && !self.open && broken < MOST_BROKEN => {
+            let linked = self.connect();
+            // What found no link was not asked.
+            let is_asked = linked.is_ok();
+            match linked.and_then(|()| self.send_request(&request, Vec::new())).and_then(|()| self.receive()) {
+                Err(error) if is_asked && names_root && !self.open && error.kind != Kind::Stale => {
+                    self.disconnect();
+                    return Err(self.unknown());
+                }
+                // What was revoked, or is elsewhere by now, was refused before anything was done.
+                Err(error)
+                    if matches!(error.kind, Kind::Disconnected | Kind::Stale) && !self.open && broken < MOST_BROKEN =>
+                {
                     self.disconnect();
                     broken += 1;
                 }
@@ -387,6 +394,15 @@ impl Heap {
                 Ok(answer) => return answer,
             }
         }
+    }
+
+    /// A commit was asked for, and the connection ended before the answer.
+    fn unknown(&self) -> Error {
+        Error::disconnected(format!(
+            "the process that served the cluster went away, or was silent, before it said whether {} was \
+             committed; `forebay heap stat {}` tells the last commit",
+            self.name, self.name
+        ))
     }
 
     fn check_whole(&self) -> Result<()> {
@@ -410,12 +426,18 @@ impl Heap {
         Err(Error::usage(format!("records for {} were sent whose ids were not waited for", self.name)))
     }
 
+    /// Sees to it that there is a link.
+    fn connect(&mut self) -> Result<()> {
+        if self.link.is_none() {
+            self.link = Some(self.peer.heaps()?);
+        }
+        Ok(())
+    }
+
     fn send_request(&mut self, request: &HeapRequest, payload: Vec<u8>) -> Result<()> {
         let weight = request.weight(payload.len());
-        let link = match &mut self.link {
-            Some(link) => link,
-            none => none.insert(self.peer.heaps()?),
-        };
+        self.connect()?;
+        let link = self.link.as_mut().ok_or_else(no_link)?;
         link.send(request, &Arc::new(payload))?;
         self.sent.push_back(weight);
         self.bytes += weight;
@@ -423,7 +445,7 @@ impl Heap {
     }
 
     fn receive(&mut self) -> Result<Result<HeapAnswer>> {
-        let link = self.link.as_mut().ok_or_else(|| Error::disconnected("the connection ended"))?;
+        let link = self.link.as_mut().ok_or_else(no_link)?;
         let answer = link.receive()?;
         self.bytes -= self.sent.pop_front().unwrap_or(0);
         Ok(answer)
@@ -469,6 +491,10 @@ fn done(answer: HeapAnswer) -> Result<()> {
         HeapReply::Done => Ok(()),
         other => Err(strange(&other)),
     }
+}
+
+fn no_link() -> Error {
+    Error::disconnected("the connection ended")
 }
 
 fn odd() -> Error {

@@ -1,13 +1,13 @@
 //! A heap through every I/O of a small workload: the power goes after each of them, and of the writes that were not flushed
 //! every subset survives where they are few, and some by chance where they are many; then once more while it is opened. And
-//! the Nth write, flush or read fails, for every N, once and from then on.
+//! the Nth write, flush or read fails, for every N, once and from then on. Or the Nth write is acknowledged and never done.
 
 #![allow(clippy::unwrap_used)]
 
 use forebay_env::Env;
 use forebay_model::heap::{HeapMode, HeapSettings, RecordId};
 use forebay_model::{Kind, Result};
-use forebay_sim::disk::{Fault, Op, Survival, presets};
+use forebay_sim::disk::{Fault, Op, SimDisk, Survival, presets};
 use forebay_sim::stage::{Scene, Stage};
 use forebay_target::Target;
 use forebay_target::heap::{Heap, HeapOptions};
@@ -32,10 +32,17 @@ struct Book {
     errors: Vec<String>,
     /// Commits that succeeded after something had failed.
     after: usize,
+    /// The number of the last commit.
+    commit: u64,
+    /// Writes of the disk that had ended by the time each commit was acknowledged, and I/Os that had begun.
+    acknowledged: Vec<(u64, u64)>,
+    /// What the heap said of itself in the end.
+    complaints: Vec<String>,
 }
 
 struct User {
     heap: Rc<Heap>,
+    disk: SimDisk,
     book: Rc<RefCell<Book>>,
 }
 
@@ -67,16 +74,17 @@ impl User {
             book.now.clone()
         };
         self.book.borrow_mut().under_way.push(next.clone());
-        if self.note(self.heap.commit(next.1).await).is_some() {
+        if let Some(commit) = self.note(self.heap.commit(next.1).await) {
             let book = &mut *self.book.borrow_mut();
-            book.committed = next;
+            (book.committed, book.commit) = (next, commit);
+            book.acknowledged.push((self.disk.counters().writes, self.disk.started()));
             book.under_way.clear();
             book.after += usize::from(!book.errors.is_empty());
         }
     }
 }
 
-async fn workload(env: Env, book: Rc<RefCell<Book>>) {
+async fn workload(env: Env, disk: SimDisk, book: Rc<RefCell<Book>>) {
     let opened = async {
         let target = Target::open(env).await?;
         let heap = target.heap(HEAP, HeapOptions { buffers: 6, ..HeapOptions::default() }).await?;
@@ -86,7 +94,7 @@ async fn workload(env: Env, book: Rc<RefCell<Book>>) {
         Ok(opened) => opened,
         Err::<_, forebay_model::Error>(error) => return book.borrow_mut().errors.push(error.to_string()),
     };
-    let user = User { heap: heap.clone(), book };
+    let user = User { heap: heap.clone(), disk, book };
     for n in 0..20u8 {
         user.put(n, 100 + usize::from(n) * 300).await;
     }
@@ -117,18 +125,22 @@ async fn workload(env: Env, book: Rc<RefCell<Book>>) {
     user.commit().await;
     user.note(target.delete_heap(OTHER).await);
     user.thin().await;
-    user.commit().await;
+    // What does not change after the first one lies where it lay, and both of the last two name it there.
+    for _ in 0..3 {
+        user.commit().await;
+    }
+    user.book.borrow_mut().complaints = heap.complaints();
 }
 
 /// A heap with some records in it, on a target that was not closed.
 fn scene(settings: HeapSettings) -> (Scene, Book) {
     let stage = Stage::new(5, presets::ssd().scaled(6_000), |_| ());
     let (env, book) = (stage.env(), Rc::new(RefCell::new(Book::default())));
-    let user_book = book.clone();
+    let (user_book, disk) = (book.clone(), stage.disk.clone());
     stage.world.run(async move {
         let target = Target::open(env).await.unwrap();
         let heap = target.create_heap(HEAP, settings, HeapOptions::default()).await.unwrap();
-        let user = User { heap, book: user_book };
+        let user = User { heap, disk, book: user_book };
         for round in 0..3 {
             for n in 0..10 {
                 user.put(60 + round * 10 + n, 50 + usize::from(n) * 700).await;
@@ -140,7 +152,7 @@ fn scene(settings: HeapSettings) -> (Scene, Book) {
         assert_eq!(user.book.borrow().errors, [""; 0]);
     });
     stage.world.kill();
-    let book = book.borrow().clone();
+    let book = Book { acknowledged: Vec::new(), ..book.borrow().clone() };
     (stage.scene(), book)
 }
 
@@ -183,13 +195,27 @@ async fn check(env: Env, book: Book, doing: &str) {
 
 /// Cuts the power after I/O `at`; how many unflushed writes there were. Nothing if the workload was over before.
 fn cut(scene: &Scene, before: &Book, at: u64, survival: Survival, again: bool) -> Option<usize> {
-    let stage = scene.begin(at);
-    let doing = format!("cut after I/O {at}, {survival:?}");
+    cut_beside(scene, before, (at, None), at, survival, again)
+}
+
+/// The same with chance from this seed, and something else that goes wrong.
+fn cut_beside(
+    scene: &Scene,
+    before: &Book,
+    (seed, fault): (u64, Option<Fault>),
+    at: u64,
+    survival: Survival,
+    again: bool,
+) -> Option<usize> {
+    let stage = scene.begin(seed);
+    let doing = format!("cut after I/O {at}, {survival:?}, {fault:?}, seed {seed}");
     let book = Rc::new(RefCell::new(before.clone()));
+    fault.into_iter().for_each(|fault| stage.disk.inject(fault));
     stage.disk.set_survival(survival);
     stage.disk.cut_after(at);
-    let over = stage.world.run_until_cut(workload(stage.env(), book.clone())).is_ok();
+    let over = stage.world.run_until_cut(workload(stage.env(), stage.disk.clone(), book.clone())).is_ok();
     stage.disk.no_cut();
+    stage.disk.calm();
     if over {
         return None;
     }
@@ -247,7 +273,7 @@ fn with(scene: &Scene, before: &Book, fault: Fault, cut: bool) -> Book {
     let stage = scene.begin(3);
     let book = Rc::new(RefCell::new(before.clone()));
     stage.disk.inject(fault);
-    stage.world.run(workload(stage.env(), book.clone()));
+    stage.world.run(workload(stage.env(), stage.disk.clone(), book.clone()));
     stage.disk.heal();
     if cut {
         stage.world.crash(&[&stage.disk])
@@ -264,7 +290,7 @@ fn fail_each(op: Op, each: impl Fn(u64, bool, bool, &Book)) {
         let (scene, book) = scene(settings);
         let stage = scene.begin(3);
         let before = stage.disk.counters();
-        stage.world.run(workload(stage.env(), Rc::new(RefCell::new(book.clone()))));
+        stage.world.run(workload(stage.env(), stage.disk.clone(), Rc::new(RefCell::new(book.clone()))));
         let done = stage.disk.counters() - before;
         let count = match op {
             Op::Read => done.reads,
@@ -301,4 +327,119 @@ fn whichever_flush_fails_no_more_commits_succeed_and_the_last_one_is_there() {
 #[test]
 fn whichever_read_fails_nothing_is_lost_by_it() {
     fail_each(Op::Read, |_, _, _, _| ());
+}
+
+/// The workload with a write that is acknowledged and not done, and then the end of the process, or of the power; how it ended.
+fn lose(scene: &Scene, before: &Book, nth: u64) -> (Stage, Book) {
+    let stage = scene.begin(3);
+    let book = Rc::new(RefCell::new(before.clone()));
+    stage.disk.inject(Fault::LoseWrite { nth });
+    stage.world.run(workload(stage.env(), stage.disk.clone(), book.clone()));
+    stage.disk.heal();
+    match nth.is_multiple_of(2) {
+        true => stage.world.crash(&[&stage.disk]),
+        false => stage.world.kill(),
+    }
+    let told = book.borrow().clone();
+    (stage, told)
+}
+
+/// How many records of the last commit are not there any more. It must be that one, as it was.
+async fn lacks(env: Env, told: &Book, doing: &str) -> usize {
+    let target = Target::open(env).await.unwrap_or_else(|e| panic!("{doing}: the target does not open: {e}"));
+    let opened = target.heap(HEAP, HeapOptions::default()).await;
+    let heap = opened.unwrap_or_else(|e| panic!("{doing}: the heap does not open: {e}"));
+    let ((records, root), complaints) = (&told.committed, heap.complaints());
+    let is_older = complaints.iter().any(|what| what.contains("opened as of"));
+    assert!(heap.status().last.commit == told.commit && heap.root() == *root && !is_older, "{doing}: {complaints:?}");
+    let ids: Vec<RecordId> = records.keys().copied().collect();
+    let mut lacking = 0;
+    for (found, bytes) in heap.get_many(&ids).await.into_iter().zip(records.values()) {
+        match found {
+            Ok(found) => assert!(found == *bytes, "{doing}: it is another record"),
+            Err(error) => {
+                assert!(matches!(error.kind, Kind::Damaged | Kind::Missing), "{doing}: {error}");
+                lacking += 1;
+            }
+        }
+    }
+    let id = heap.put(b"on").await.unwrap_or_else(|e| panic!("{doing}: going on: {e}"));
+    heap.commit(Some(id)).await.unwrap_or_else(|e| panic!("{doing}: going on: {e}"));
+    lacking
+}
+
+#[test]
+fn whichever_write_is_acknowledged_and_lost_the_last_commit_is_there_but_for_the_records_in_that_write() {
+    let (mut written_again, mut lacking) = (0, 0);
+    for settings in settings() {
+        let (scene, book) = scene(settings);
+        let (stage, _) = lose(&scene, &book, u64::MAX);
+        let writes = stage.disk.counters().writes;
+        assert!(writes > 20, "only {writes} writes");
+        for nth in 0..writes {
+            let doing = format!("write {nth} of {writes} was lost, {settings:?}");
+            let (stage, told) = lose(&scene, &book, nth);
+            let lacks = stage.world.run(async { lacks(stage.env(), &told, &doing).await });
+            let is_described = told.complaints.iter().any(|what| what.contains("read back"));
+            assert!(lacks == 0 || !is_described, "{doing}: {lacks} records are gone: {:?}", told.complaints);
+            // A write has 1 MiB at most, and a little.
+            assert!(lacks < 150, "{doing}: {lacks} records are gone");
+            written_again += usize::from(is_described);
+            lacking += usize::from(lacks > 0);
+        }
+    }
+    assert!(written_again > 20 && lacking > 0, "{written_again} pages or roots, and {lacking} writes of records");
+}
+
+#[test]
+fn a_root_that_is_acknowledged_and_lost_takes_back_no_commit_wherever_the_power_goes_up_to_the_next_one() {
+    let mut states = 0;
+    for settings in settings() {
+        let (scene, book) = scene(settings);
+        for seed in [3, 4] {
+            let stage = scene.begin(seed);
+            let whole = Rc::new(RefCell::new(book.clone()));
+            stage.world.run(workload(stage.env(), stage.disk.clone(), whole.clone()));
+            let acknowledged = whole.borrow().acknowledged.clone();
+            assert_eq!(acknowledged.len(), 7);
+            for commits in acknowledged.windows(2) {
+                // The root is what a commit writes last. It is written once more, flushed and read when it was not there.
+                let ((writes, from), (_, to)) = (commits[0], commits[1]);
+                let lost = Fault::LoseWrite { nth: writes - 1 };
+                // Of a long way to the next one not everything.
+                let step = ((to - from) / 40 + 1) as usize;
+                for at in (from - 2..to + 4).step_by(step) {
+                    for survival in [Survival::Nothing, Survival::Everything, Survival::Random] {
+                        let beside = (seed, Some(lost.clone()));
+                        states += usize::from(cut_beside(&scene, &book, beside, at, survival, at % 2 == 0).is_some());
+                    }
+                }
+            }
+        }
+    }
+    assert!(states > 300, "only {states} states");
+}
+
+#[test]
+fn a_device_that_keeps_a_root_neither_time_is_given_up_and_the_commit_before_is_there() {
+    let [eager, _, worm] = settings();
+    for settings in [eager, worm] {
+        let (scene, book) = scene(settings);
+        let acknowledged = lose(&scene, &book, u64::MAX).1.acknowledged;
+        assert_eq!(acknowledged.len(), 7);
+        for (writes, _) in acknowledged {
+            let doing = format!("writes {} and {writes} were lost, {settings:?}", writes - 1);
+            let stage = scene.begin(3);
+            let told = Rc::new(RefCell::new(book.clone()));
+            // The root, which a commit writes last, and the root once more.
+            [writes - 1, writes].into_iter().for_each(|nth| stage.disk.inject(Fault::LoseWrite { nth }));
+            stage.world.run(workload(stage.env(), stage.disk.clone(), told.clone()));
+            stage.disk.heal();
+            stage.world.kill();
+            let told = told.borrow().clone();
+            let is_told = told.errors.iter().any(|error| error.contains("after it was written twice"));
+            assert!(is_told && told.after == 0, "{doing}: {:?}", told.errors);
+            stage.world.run(async { check(stage.env(), told, &doing).await });
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! A heap on a target: records under ids that say where they lie, in transactions.
 //!
 //! Owns its groups and everything in them. Order of durable steps of a commit: records, and pages of allocators in places
-//! that no commit has which can be read; flush; the root in the place that the last commit does not have; flush. A slot of
+//! that no commit has which can be read; flush; the root in the place that the last commit does not have; flush. Pages and root
+//! are read back before anything counts on them, since a device may lose a write and say that it did it. A slot of
 //! one of the last two commits, or of one that is kept or looked at, is written only with the bytes that it has: whichever
 //! root is whole, so is all that it names.
 //!
 //! [`classes`], [`allocator`], [`allocation`], [`cache`], [`gather`], [`space`], [`units`], [`slot`] and [`root`] do no
-//! I/O; [`output`] writes what was gathered, [`commit`] makes it durable, [`open`] finds it again, [`read`] reads records.
+//! I/O; [`output`] writes what was gathered, [`commit`] makes it durable, [`read_back`] looks whether it is, [`open`] finds it
+//! again, [`read`] reads records.
 //!
 //! What is put and freed here is seen by all at once, and is undone by an abort, or by whatever ends the process before the
 //! commit; a [`Writer`] does the same for itself alone. A [`Session`] sees one commit.
@@ -26,6 +28,7 @@ pub(crate) mod open;
 mod output;
 mod places;
 mod read;
+mod read_back;
 mod remains;
 mod reserve;
 pub mod root;
@@ -164,6 +167,8 @@ struct Work {
     watch: Option<Watch>,
     /// Damaged records that were freed, and those of them of which slots may stay taken.
     freed_damaged: (u64, u64),
+    /// Pages and roots that were not there when they were read back.
+    rewritten: u64,
 }
 
 /// What goes into one slot.
@@ -358,10 +363,10 @@ impl Heap {
         }
     }
 
-    /// What was found damaged at opening, and of what was freed since, in sentences.
+    /// What was found damaged at opening, and of what was freed and committed since, in sentences.
     pub fn complaints(&self) -> Vec<String> {
         let work = self.work.borrow();
-        work.complaints.iter().cloned().chain(work.of_freed_damaged()).collect()
+        work.complaints.iter().cloned().chain(work.of_freed_damaged()).chain(work.of_rewritten()).collect()
     }
 
     /// Waits until no commit is under way.

@@ -2,9 +2,10 @@
 //! all other work, so that damage is found while there is still something to be done about it.
 //!
 //! Order: the rings, each from its oldest segment on, then objects in the order of their keys: their rows, and the bytes that
-//! the rows point to, at home and in logs; then heaps: the records of the last commit. What is being written (the open
-//! segments, records on their way) is not looked at; it was read back or is in memory. Nothing is changed, but that a checkpoint
-//! of objects may be made before their rows are looked at; and nothing damaged is returned as data.
+//! the rows point to, at home and in logs; then heaps: their roots, pages of allocators, and the records of the last commit.
+//! What is being written (the open segments, records on their way) is not looked at; it was read back or is in memory. Nothing is
+//! changed, but that a checkpoint of objects may be made before their rows are looked at, and that damaged roots and pages of open
+//! heaps are written anew; and nothing damaged is returned as data.
 //!
 //! How far a scrub is lies in the catalog: it is durable with every commit, and at least every [`KEPT_EVERY`] of work.
 //! Who begins again goes on from there; a few things may be looked at twice.

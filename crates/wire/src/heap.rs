@@ -93,7 +93,7 @@ pub struct HeapInfo {
     pub classes: Vec<HeapClass>,
     /// What it did since it was opened.
     pub activity: HeapActivity,
-    /// What was found damaged when it was opened, and of what was freed since, in sentences.
+    /// What was found damaged when it was opened, and of what was freed and committed since, in sentences.
     pub complaints: Vec<String>,
 }
 

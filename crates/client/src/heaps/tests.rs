@@ -192,6 +192,33 @@ fn a_commit_without_an_answer_is_said_to_be_unknown_and_the_next_one_begins_anew
 }
 
 #[test]
+fn a_commit_that_names_another_root_is_not_repeated_over_another_link_and_one_of_the_same_is() {
+    for error in breaks() {
+        let node = Node::default();
+        let mut heap = Heaps::over(Arc::new(node.clone())).open(HEAP).expect("opened");
+        for root in [NewRoot::None, NewRoot::Record(RecordId::from_number(7))] {
+            node.0.lock().expect("unpoisoned").breaks = Some((is_commit, error.clone()));
+            let unknown = heap.commit(root).expect_err("another root may have been named since");
+            assert_eq!(unknown.kind, Kind::Disconnected);
+            assert!(unknown.message.contains("before it said whether /heap was committed"), "{unknown}");
+        }
+        assert_eq!(node.0.lock().expect("unpoisoned").commits, 0);
+        assert_eq!(heap.commit(NewRoot::None), Ok(1), "who asks again knows what is done");
+    }
+    let node = Node::default();
+    let mut heap = Heaps::over(Arc::new(node.clone())).open(HEAP).expect("opened");
+    node.0.lock().expect("unpoisoned").breaks = Some((is_commit, Error::disconnected("gone")));
+    assert_eq!(heap.commit(NewRoot::Same), Ok(1));
+    // What was surely not done is.
+    node.0.lock().expect("unpoisoned").breaks = Some((is_commit, Error::stale("it was moved")));
+    assert_eq!(heap.commit(NewRoot::None), Ok(2));
+    // Where there is no link nothing was asked.
+    let mut other = Heaps::over(Arc::new(node.clone())).open(HEAP).expect("opened");
+    node.0.lock().expect("unpoisoned").refused = 1;
+    assert_eq!(other.commit(NewRoot::None).expect_err("no link").kind, Kind::Busy);
+}
+
+#[test]
 fn a_commit_that_was_surely_refused_is_not_said_to_be_unknown_and_the_next_one_begins_anew() {
     let node = Node::default();
     let mut heap = Heaps::over(Arc::new(node.clone())).open(HEAP).expect("opened");

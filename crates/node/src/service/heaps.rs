@@ -70,6 +70,22 @@ impl Heaps {
             }
         }
     }
+
+    /// Gives up records in parts of which nothing more came for a while. That of who asks now is not among them.
+    fn give_begun_up(&self, now: Moment) {
+        self.sessions.borrow().values().for_each(|session| session.begun.borrow_mut().give_up(now));
+    }
+
+    /// Adds to a record that is put in parts, in the room of those that were given up if there is no other.
+    fn add(&self, begun: &mut Begun, part: &[u8], now: Moment) -> Result<()> {
+        match begun.add(part, now) {
+            Err(error) if error.kind == Kind::Busy => {
+                self.give_begun_up(now);
+                begun.add(part, now)
+            }
+            added => added,
+        }
+    }
 }
 
 /// A heap, as one connection uses it.
@@ -97,7 +113,7 @@ pub(super) async fn delete(service: &Service, name: &str) -> Result<()> {
     service.heaps.large.let_go(|part| part.heap == name);
     let sessions = service.heaps.sessions.borrow();
     for session in sessions.iter().filter(|((_, of), _)| of == name).map(|(_, session)| session) {
-        if session.begun.borrow().bytes().is_empty() {
+        if session.begun.borrow().is_empty() {
             let _ = session.transaction.borrow_mut().take_if(|transaction| transaction.is_idle());
         }
     }
@@ -234,7 +250,7 @@ fn session(
 
 /// Forgets a session that has no transaction, and of which nobody waits for a turn.
 fn forget_idle(service: &Service, session: Rc<Session>) {
-    if session.transaction.borrow().is_some() || !session.begun.borrow().bytes().is_empty() {
+    if session.transaction.borrow().is_some() || !session.begun.borrow().is_empty() {
         return;
     }
     let mut sessions = service.heaps.sessions.borrow_mut();
@@ -271,7 +287,7 @@ pub(super) async fn end_all(service: &Service) {
 
 impl Session {
     async fn transaction(&self, service: &Service) -> Result<Rc<Transaction>> {
-        let is_put = !self.begun.borrow().bytes().is_empty();
+        let is_put = !self.begun.borrow().is_empty();
         self.transaction_where(service, is_put).await
     }
 
@@ -312,6 +328,7 @@ impl Session {
         request.check(payload.len())?;
         match request.ask {
             HeapAsk::Put { lengths, from, more } => {
+                self.begun.borrow().check()?;
                 let begun = self.begun.replace(Begun::new(&service.heaps.begun));
                 if from != begun.bytes().len() as u64 {
                     return Err(Error::usage(format!(
@@ -320,7 +337,7 @@ impl Session {
                     )));
                 }
                 let transaction = self.transaction_where(service, from > 0).await?;
-                let ids = self.put(&transaction, begun, &lengths, more, payload).await?;
+                let ids = self.put(service, &transaction, begun, (&lengths, more), payload).await?;
                 Ok(HeapReply::Ids(ids).into())
             }
             HeapAsk::Get { ids, from, as_of } => {
@@ -361,6 +378,7 @@ impl Session {
     }
 
     async fn commit(&self, transaction: &Transaction, root: NewRoot) -> Result<HeapAnswer> {
+        self.begun.borrow().check()?;
         let begun = self.begun.borrow().bytes().len();
         if begun > 0 {
             return Err(Error::usage(format!(
@@ -373,12 +391,13 @@ impl Session {
     /// Puts the records of a payload, of which the first one goes on with what came before.
     async fn put(
         &self,
+        service: &Service,
         transaction: &Transaction,
         mut begun: Begun,
-        lengths: &[u32],
-        more: bool,
+        (lengths, more): (&[u32], bool),
         payload: &[u8],
     ) -> Result<Vec<RecordId>> {
+        let (heaps, now) = (&service.heaps, service.env.clock.now());
         let mut rest = payload;
         let mut records = Vec::with_capacity(lengths.len());
         for length in lengths {
@@ -393,11 +412,11 @@ impl Session {
         if !begun.bytes().is_empty() {
             match (records.first_mut(), goes_on) {
                 (Some(first), _) => {
-                    begun.add(first)?;
+                    heaps.add(&mut begun, first, now)?;
                     *first = begun.bytes();
                 }
                 (None, Some(part)) => {
-                    begun.add(part)?;
+                    heaps.add(&mut begun, part, now)?;
                     *self.begun.borrow_mut() = begun;
                     return Ok(Vec::new());
                 }
@@ -407,7 +426,7 @@ impl Session {
             }
         }
         let mut next = begun.next();
-        next.add(goes_on.unwrap_or(&[]))?;
+        heaps.add(&mut next, goes_on.unwrap_or(&[]), now)?;
         let ids = transaction.put(&records).await?;
         *self.begun.borrow_mut() = next;
         Ok(ids)

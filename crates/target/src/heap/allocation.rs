@@ -67,7 +67,7 @@ struct Standing {
     listed: bool,
     /// A slot was taken since it came there.
     fruitful: bool,
-    /// It has changed since the last commit, and since the one that is being made.
+    /// It has changed since the last commit, and since the one that is being made, or is to be described anew.
     dirty: bool,
     /// It had changed when the commit that is being made began.
     writing: bool,
@@ -384,6 +384,11 @@ impl Allocation {
     /// Allocators that have changed since the last commit.
     pub fn changed(&self) -> Vec<u32> {
         (0..).zip(&self.standings).filter(|(_, standing)| standing.dirty).map(|(number, _)| number).collect()
+    }
+
+    /// An allocator, which must be there, is described anew by the next commit, whether or not it changes.
+    pub fn describe_anew(&mut self, number: u32) {
+        self.standings[number as usize].dirty = true;
     }
 
     /// As [`Allocation::changed`]; they are going to be written.

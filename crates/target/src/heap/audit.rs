@@ -4,6 +4,9 @@
 //! records, and records that keep commits, say so: one that nobody names is *leaked*, one that is named twice, or shares
 //! its place with another one, is *used twice*. There must be none of either. Memory: 8 bytes for each part and each record
 //! that keeps a commit, twice.
+//!
+//! Of a heap that is open, what describes the last commit is in memory: a scrub that finds a page of allocators or a root damaged has it
+//! written anew. What looks damaged is so only if no commit has written it meanwhile.
 
 use super::allocation::Slot;
 use super::allocator::Allocator;
@@ -11,14 +14,15 @@ use super::chain::{Chain, ids};
 use super::classes::{BLOCK_SLOTS, BLOCKS};
 use super::gather;
 use super::open::Closed;
-use super::root::{PAGE, Root};
+use super::root::{self, PAGE, PER_PAGE, Root};
 use super::slot::{self, Role, Stamp};
 use super::space::Space;
-use super::{Heap, lost};
+use super::{Heap, Work, lost};
 use crate::catalog::HeapRecord;
 use crate::scrub::Pace;
 use crate::target::Core;
 use forebay_env::Buffer;
+use forebay_model::block::crc32c;
 use forebay_model::heap::{HeapMode, RecordId};
 use forebay_model::scrub::Finding;
 use forebay_model::{Bytes, Error, Kind, Result};
@@ -305,15 +309,45 @@ impl Closed<'_> {
     }
 }
 
+/// What describes a commit is damaged.
+fn described(name: &str, space: &Space, what: String, at: Bytes, remedy: &str) -> Finding {
+    let (at, length) = space.runs(at, Bytes(PAGE as u64))[0];
+    Finding { owner: name.to_owned(), what, at, length, remedy: remedy.into() }
+}
+
+impl Work {
+    /// The last commit, if none is under way: whatever is so before and after a read of a root, was so all the while.
+    fn at_rest(&self) -> Option<u64> {
+        let rests = !self.committing && self.failure.is_none();
+        rests.then_some(self.last.commit)
+    }
+
+    /// Whether these bytes are those of a root that may lie in this place: of the last commit, or, in the other place, the one before.
+    fn is_root(&self, stamp: Stamp, which: usize, bytes: &[u8]) -> bool {
+        match Root::decode(stamp, bytes) {
+            Ok(Some(root)) => root == self.last || which != self.which && root.commit + 1 == self.last.commit,
+            _ => false,
+        }
+    }
+}
+
 impl Heap {
-    /// Looks over the slots of one allocator that commits have, beside all other work; whether there are more.
+    /// Looks over the slots of one allocator that commits have, beside all other work, and what describes it; whether there are more.
     pub(crate) async fn scrub(
-        &self,
+        self: &Rc<Self>,
         name: &str,
         number: u32,
         pace: &mut Pace,
         found: &mut Vec<Finding>,
     ) -> Result<bool> {
+        if number == 0 {
+            for which in 0..2 {
+                self.scrub_root(name, which, pace, found).await?;
+            }
+        }
+        if number.is_multiple_of(PER_PAGE) {
+            self.scrub_page(name, number / PER_PAGE, pace, found).await?;
+        }
         let pieces = {
             let work = self.work.borrow();
             let Some(allocator) = work.allocation.find(number) else { return Ok(false) };
@@ -339,6 +373,86 @@ impl Heap {
         Ok(true)
     }
 
+    /// Looks at a root, and writes one anew that is damaged: the other one may be so, too, and the next commit writes over that first.
+    async fn scrub_root(
+        self: &Rc<Self>,
+        name: &str,
+        which: usize,
+        pace: &mut Pace,
+        found: &mut Vec<Finding>,
+    ) -> Result<()> {
+        if self.gate().await.is_err() {
+            // Whoever uses it is told.
+            return Ok(());
+        }
+        let Some(before) = self.work.borrow().at_rest() else { return Ok(()) };
+        let at = root::root_at(which);
+        let mut bytes = self.read_aside(at.0..at.0 + PAGE as u64, pace).await?;
+        let (Bytes(rest), behind) = (Root::rest(&bytes), at.0 + PAGE as u64);
+        if rest > 0 {
+            bytes.extend(self.read_aside(behind..behind + rest, pace).await?);
+        }
+        let anew = {
+            let work = &mut *self.work.borrow_mut();
+            if work.at_rest() != Some(before) || work.is_root(self.stamp, which, &bytes) {
+                return Ok(());
+            }
+            let remedy = "it was written anew, and no commit is lost; look at the disk's own health";
+            let what =
+                format!("root {which} is not that of a commit that it should be: it rotted, or a write went astray");
+            found.push(described(name, &work.space, what, at, remedy));
+            // No commit is begun beside it.
+            work.committing = true;
+            work.last.encode()
+        };
+        let written = self.write_and_see(&[(at, anew)]).await;
+        let written = written.inspect_err(|error| self.fail(error));
+        self.work.borrow_mut().committing = false;
+        self.changed.notify();
+        written
+    }
+
+    /// Looks at a page of allocators. One that is damaged is written by the next commits, in another place: at once, if nothing waits
+    /// for its user to commit it.
+    async fn scrub_page(
+        self: &Rc<Self>,
+        name: &str,
+        page: u32,
+        pace: &mut Pace,
+        found: &mut Vec<Finding>,
+    ) -> Result<()> {
+        let named = self.work.borrow().last.pages.get(page as usize).copied();
+        let Some(record) = named else { return Ok(()) };
+        let at = Root::place_at(&self.work.borrow().last.table, record.place);
+        // A read may fail, and the next one not.
+        for _ in 0..2 {
+            let lies = self.read_aside(at.0..at.0 + PAGE as u64, pace).await?;
+            if crc32c(&lies) == record.crc {
+                return Ok(());
+            }
+        }
+        {
+            let work = &mut *self.work.borrow_mut();
+            // As long as the last commit names it, nobody writes there.
+            if work.failure.is_some() || work.last.pages.get(page as usize) != Some(&record) {
+                return Ok(());
+            }
+            let remedy = "nothing is lost as long as the heap is open, and it is written elsewhere by its next commit: at once, if \
+                          nothing waited to be committed; look at the disk's own health";
+            let what =
+                format!("page {page} of the allocators does not match its checksum: it rotted, or a write went astray");
+            found.push(described(name, &work.space, what, at, remedy));
+            work.allocation.describe_anew(page * PER_PAGE);
+        }
+        // With the second one no root names it any more.
+        for _ in 0..2 {
+            if !self.commit_again().await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Page by page, where not all of it can be read.
     async fn scrub_pages(&self, place: Bytes, length: Bytes, pace: &mut Pace, bytes: &mut Vec<u8>) -> Result<()> {
         for page in (place.0..(place + length).0).step_by(PAGE) {
@@ -358,6 +472,13 @@ impl Heap {
 
     async fn scrub_piece(&self, piece: &Piece, pace: &mut Pace) -> Result<Vec<(Slot, u64)>> {
         let pages = gather::pages(&(piece.at..piece.at + piece.length));
+        let from = (piece.at - pages.start) as usize;
+        let bytes = self.read_aside(pages, pace).await?;
+        Ok(piece.look(self.stamp, &bytes[from..], |_, _, _| ()))
+    }
+
+    /// Reads pages beside all other work: zeros where that cannot be, which are no record, nor anything else.
+    async fn read_aside(&self, pages: Range<u64>, pace: &mut Pace) -> Result<Vec<u8>> {
         let runs = self.work.borrow().space.runs(Bytes(pages.start), Bytes(pages.end - pages.start));
         let mut bytes = Vec::with_capacity((pages.end - pages.start) as usize);
         for (place, length) in runs {
@@ -365,12 +486,10 @@ impl Heap {
             pace.moved(length).await;
             match result {
                 Ok(()) => bytes.extend_from_slice(&buffer),
-                // What cannot be read holds no record.
                 Err(_) => self.scrub_pages(place, length, pace, &mut bytes).await?,
             }
         }
-        let bytes = &bytes[(piece.at - pages.start) as usize..];
-        Ok(piece.look(self.stamp, bytes, |_, _, _| ()))
+        Ok(bytes)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Commits: making what was put and freed durable, all of it or nothing; and keeping older ones.
 //!
-//! Order of durable steps: records; pages of allocators, in places that no commit names which can be read; flush; the root,
-//! in the place that the last one does not have; flush.
+//! Order of durable steps: records; pages of allocators, in places that no commit names which can be read; flush; the pages are
+//! read back; the root, in the place that the last one does not have; flush; it is read back. Only then slots and places of older
+//! commits are free for others, and the commit is acknowledged.
 //!
 //! A commit that is kept is a record with the body of its root, which the next commit puts: so it costs nothing while it
 //! is the last one. It is freed by the first commit after its time is over and nobody looks at it.
 
 use super::allocation::Slot;
+use super::read_back::Written;
 use super::root::{self, PAGE, PER_PAGE, PageRecord, Root};
 use super::slot::Role;
 use super::view::Eye;
@@ -75,6 +77,32 @@ impl Heap {
             self.work.borrow().check(&Eye::Live, root, Role::Record)?;
         }
         self.work.borrow_mut().committing = true;
+        let result = self.commit_begun(root).await;
+        // Who waited has a turn before the next commit of the same user.
+        yield_now().await;
+        result
+    }
+
+    /// Commits the same once more, with pages of allocators that are to be written in other places; not if something was put or
+    /// freed that is to be committed or aborted by who did that, or there is no room. Whether it was.
+    pub(super) async fn commit_again(self: &Rc<Self>) -> Result<bool> {
+        self.gate().await?;
+        let root = {
+            let work = &mut *self.work.borrow_mut();
+            if work.is_changed {
+                return Ok(false);
+            }
+            work.committing = true;
+            work.last.root.map(RecordId::from_number)
+        };
+        match self.commit_begun(root).await {
+            Err(error) if error.kind == Kind::Full => Ok(false),
+            committed => committed.map(|_| true),
+        }
+    }
+
+    /// Goes on with a commit, from where nothing is put or freed any more.
+    async fn commit_begun(self: &Rc<Self>, root: Option<RecordId>) -> Result<u64> {
         self.changed.until(|| !self.work.borrow().writing).await;
         // What was being written may have failed.
         let failure = self.work.borrow().failure.clone();
@@ -87,8 +115,6 @@ impl Heap {
         self.reserve().await.unwrap_or_else(|error| self.fail(&error));
         self.work.borrow_mut().committing = false;
         self.changed.notify();
-        // Who waited has a turn before the next commit of the same user.
-        yield_now().await;
         result
     }
 
@@ -103,21 +129,15 @@ impl Heap {
         }
         let (all, next, pages) = self.prepare(root, now, &archive);
         self.write_slots(&all).await?;
-        let mut described = Vec::with_capacity(pages.len() + 1);
-        for (place, page) in pages {
-            let at = Root::place_at(&next.table, place);
-            described.push(at.0..at.0 + PAGE as u64);
-            self.write(at, &page).await?;
-        }
-        self.core.disk.flush().await?;
-        let (which, encoded) = (1 - self.work.borrow().which, next.encode());
-        let Bytes(at) = root::root_at(which);
-        described.push(at..at + encoded.len() as u64);
-        self.write(Bytes(at), &encoded).await?;
-        self.core.disk.flush().await?;
+        self.write_and_see(&pages).await?;
+        let which = 1 - self.work.borrow().which;
+        let encoded = [(root::root_at(which), next.encode())];
+        self.write_and_see(&encoded).await?;
         let commit = self.is_durable(next, which, archive);
         // Who has read it before could not be told yet whether it is as it should be.
-        described.into_iter().for_each(|bytes| self.note_written(bytes));
+        for (Bytes(at), bytes) in pages.iter().chain(&encoded) {
+            self.note_written(*at..*at + bytes.len() as u64);
+        }
         Ok(commit)
     }
 
@@ -162,7 +182,7 @@ impl Heap {
         }
     }
 
-    /// What has to be written: the records, the next root, and the pages that have changed, with their places.
+    /// What has to be written: the records, the next root, and the pages that have changed, with where they go.
     fn prepare(&self, root: Option<RecordId>, now: Timestamp, archive: &Archive) -> Prepared {
         let work = &mut *self.work.borrow_mut();
         let gone = std::mem::take(&mut work.going);
@@ -194,14 +214,14 @@ impl Heap {
             let allocators = (first..(first + PER_PAGE).min(allocators)).map(|number| work.allocation.get(number));
             let bytes = root::encode_page(self.stamp, first, allocators);
             next.pages[page as usize] = PageRecord { place, crc: crc32c(&bytes) };
-            (place, bytes)
+            (Root::place_at(&next.table, place), bytes)
         };
         let pages = changed.into_iter().zip(places).map(encode).collect();
         next.places = next.places.max(work.places.used());
         (work.cache.all(), next, pages)
     }
 
-    /// The root is on the device.
+    /// The root is on the device, and was read back.
     fn is_durable(&self, next: Root, which: usize, archive: Archive) -> u64 {
         let work = &mut *self.work.borrow_mut();
         let before = &work.last;
@@ -262,4 +282,4 @@ impl Heap {
 }
 
 /// See [`Heap::prepare`].
-type Prepared = (Vec<Slot>, Root, Vec<(u32, Vec<u8>)>);
+type Prepared = (Vec<Slot>, Root, Vec<Written>);

@@ -211,6 +211,7 @@ impl Heap {
             complaints,
             watch: None,
             freed_damaged: (0, 0),
+            rewritten: 0,
         };
         let buffers = Slab::new(output::MOST, output::UNDER_WAY)?;
         let (work, changed) = (RefCell::new(work), Signal::default());
@@ -222,8 +223,7 @@ impl Heap {
             let work = opened.work.borrow();
             (1 - work.which, work.last.encode())
         };
-        opened.write(root::root_at(other), &root).await?;
-        opened.core.disk.flush().await?;
+        opened.write_and_see(&[(root::root_at(other), root)]).await?;
         opened.reserve().await?;
         Ok(opened)
     }

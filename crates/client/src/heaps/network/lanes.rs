@@ -5,11 +5,14 @@
 
 use crate::nodes::Nodes;
 use forebay_wire::heap::network::MOST_TRANSACTIONS;
+use forebay_wire::object::MOST_PENDING;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Transactions of one connection: under what a node takes.
 const MOST: usize = MOST_TRANSACTIONS * 3 / 4;
+/// Of the requests of each, a node takes 1024 to one target over one connection.
+const _: () = assert!(MOST * MOST_PENDING < 1024);
 
 /// The connections of a client's transactions.
 #[derive(Default)]

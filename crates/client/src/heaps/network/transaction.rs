@@ -67,7 +67,7 @@ impl Transaction {
             }
         };
         let link = match &self.link {
-            Some((target, _)) if *target != way.target() => return Err(self.shut_out(moved())),
+            Some((target, _)) if *target != way.target() => return Err(self.shut_out(&ask, moved())),
             Some((_, link)) => link.clone(),
             None => match connect(&way).await {
                 Ok(link) => self.link.insert((way.target(), link)).1.clone(),
@@ -116,22 +116,24 @@ impl Transaction {
             }
             // What is refused like this changed nothing. What follows it may not overtake it.
             if is_renewed || !self.sent.is_empty() {
-                return Err(self.shut_out(error));
+                return Err(self.shut_out(&ask, error));
             }
             is_renewed = true;
             if let Err(refused) = way.renew().await {
                 return Ok(Err(refused));
             }
             if way.target() != target {
-                return Err(self.shut_out(moved()));
+                return Err(self.shut_out(&ask, moved()));
             }
             coming = self.ask_over(&way, &link, &ask, payload.clone())?;
         }
     }
 
-    /// What was begun counts no more: whoever put nothing begins anew without a word.
-    fn shut_out(&self, error: Error) -> Error {
-        if self.is_changed { error } else { Error { kind: Kind::Disconnected, ..error } }
+    /// What was begun counts no more: whoever put nothing begins anew without a word. Of a commit that is not done it is to be known
+    /// that it was not.
+    fn shut_out(&self, ask: &HeapAsk, error: Error) -> Error {
+        let is_told = self.is_changed || matches!(ask, HeapAsk::Commit { .. });
+        if is_told { error } else { Error { kind: Kind::Disconnected, ..error } }
     }
 
     fn ask_over(&self, way: &Way, link: &Link, ask: &HeapAsk, payload: Slice) -> Result<Coming> {

@@ -1,3 +1,4 @@
+use super::begun::PATIENCE;
 use super::*;
 use forebay_env::real;
 use forebay_model::Profile;
@@ -99,5 +100,28 @@ fn a_commit_that_was_looked_at_and_is_not_asked_about_for_a_minute_is_let_go_of(
         service.heaps.let_looks_go(now() + Duration::from_secs(60));
         assert_eq!(seen(&service, 2, Some(2)).await.expect_err("its room is that of others").kind, Kind::Missing);
         assert_eq!(seen(&service, 2, Some(5)).await.expect("it is the last one"), 5);
+    });
+}
+
+#[test]
+fn who_stops_in_the_middle_of_a_large_record_keeps_room_from_others_for_a_minute_and_cannot_commit_without_it() {
+    with_heap(|service| async move {
+        let part = |from| HeapAsk::Put { lengths: vec![4], from, more: true };
+        put(&service, 1).await.expect("there is room");
+        said(&service, 1, part(0), b"half").await.expect("there is room");
+        // As if others had all the rest.
+        service.heaps.begun.set(512 << 20);
+        assert_eq!(said(&service, 2, part(0), b"half").await.expect_err("there is no room").kind, Kind::Busy);
+        let (mut others, now) = (Begun::new(&service.heaps.begun), service.env.clock.now());
+        assert_eq!(service.heaps.add(&mut others, b"half", now).expect_err("it goes on, perhaps").kind, Kind::Busy);
+        service.heaps.add(&mut others, b"half", now + PATIENCE).expect("it does not go on");
+        service.heaps.begun.set(4);
+        for ask in [part(4), part(0), HeapAsk::Commit { root: NewRoot::Same }] {
+            let payload = if matches!(ask, HeapAsk::Put { .. }) { &b"more"[..] } else { &[] };
+            let error = said(&service, 1, ask, payload).await.expect_err("a part of it is gone");
+            assert!(error.kind == Kind::Busy && error.message.contains("given up"), "{error}");
+        }
+        said(&service, 1, HeapAsk::Abort, &[]).await.expect("it is undone");
+        commit(&service, 1).await;
     });
 }

@@ -2,7 +2,8 @@ use super::{HeapFound, finding, rotted};
 use crate::Target;
 use crate::fake::Fake;
 use crate::heap::allocation::Slot;
-use crate::heap::testing::{fresh, used};
+use crate::heap::root::{Root, root_at};
+use crate::heap::testing::{again, fresh, used};
 use crate::heap::{Heap, HeapOptions, gather};
 use crate::scrub::Options;
 use crate::verify::verify;
@@ -142,4 +143,62 @@ fn what_cannot_be_read_is_told_and_all_else_is_looked_over() {
     let found = look_over(&fake);
     assert!(found.damaged > 0 && found.damaged < 20, "those of one page: {found:?}");
     assert_eq!((found.records + found.damaged, found.twice), (ids.len() as u64, 0));
+}
+
+const WHOLE: Options = Options { rate: None, span: Duration::from_secs(600), anew: true };
+
+#[test]
+fn a_page_of_allocators_that_rotted_under_an_open_heap_is_told_by_a_scrub_and_costs_nothing() {
+    for (is_lost, waits) in [(false, false), (false, true), (true, false)] {
+        let (fake, target, heap) = heap(HeapSettings::default());
+        let ids = fill(&fake, &heap);
+        let page = |heap: &Heap| {
+            let last = &heap.work.borrow().last;
+            Root::place_at(&last.table, last.pages[0].place)
+        };
+        let at = heap.at(page(&heap));
+        match is_lost {
+            true => fake.disk.lose(at),
+            false => fake.disk.flip(at + Bytes(50)),
+        }
+        if waits {
+            // Nobody but its user commits or aborts that.
+            fake.run(heap.put(b"more")).unwrap();
+        }
+        let commit = heap.status().last.commit;
+        let scrubbed = fake.run(target.scrub(WHOLE)).unwrap();
+        assert!(scrubbed.finished);
+        assert_eq!((scrubbed.found.len(), scrubbed.found[0].at), (1, at), "{:?}", scrubbed.found);
+        assert!(scrubbed.found[0].what.contains("page 0 of the allocators"), "{:?}", scrubbed.found);
+        assert_eq!(heap.status().last.commit, commit + if waits { 0 } else { 2 });
+        if waits {
+            (0..2).for_each(|_| assert!(fake.run(heap.commit(None)).is_ok()));
+        }
+        assert_ne!(heap.at(page(&heap)), at);
+        assert_eq!(fake.run(target.scrub(WHOLE)).unwrap().found, []);
+        let last = heap.status().last;
+        let (_target, heap) = again(&fake, target, heap);
+        assert_eq!((heap.status().last, heap.complaints()), (last, vec![]), "{is_lost}, {waits}");
+        assert!(ids.iter().all(|id| fake.run(heap.get(*id)).is_ok()), "{is_lost}, {waits}");
+    }
+}
+
+#[test]
+fn a_root_that_rotted_under_an_open_heap_is_told_by_a_scrub_and_is_there_again() {
+    for place in 0..2 {
+        let (fake, target, heap) = heap(HeapSettings::default());
+        let ids = fill(&fake, &heap);
+        let at = heap.at(root_at(place));
+        fake.disk.flip(at + Bytes(30));
+        // What is put and not committed is not of the root that is written anew.
+        let put = fake.run(heap.put(b"more")).unwrap();
+        let scrubbed = fake.run(target.scrub(WHOLE)).unwrap();
+        assert_eq!((scrubbed.found.len(), scrubbed.found[0].at), (1, at), "{:?}", scrubbed.found);
+        assert_eq!(fake.run(target.scrub(WHOLE)).unwrap().found, []);
+        let last = heap.status().last;
+        let (_target, heap) = again(&fake, target, heap);
+        assert_eq!((heap.status().last, heap.complaints()), (last, vec![]), "{place}");
+        assert!(ids.iter().all(|id| fake.run(heap.get(*id)).is_ok()), "{place}");
+        assert_eq!(fake.run(heap.get(put)).unwrap_err().kind, Kind::Missing);
+    }
 }
