@@ -7,25 +7,30 @@
 //! *silent* then counts as gone for who can do without it, and in the end for all. The connection that is made
 //! again replaces the one before at the node, so that nothing of that is done any more when something is asked again.
 //!
-//! Requests wait here while too many are under way to an address. Who waits for a lock keeps others waiting until that is given
-//! back, perhaps by one that waits here as well: so locks of stripes are waited for apart from the ends of files, of which whoever
-//! has one takes a stripe next. Whoever has a stripe of a file with parity, or with two copies, takes nothing after that.
+//! Requests wait here while too many are under way to an address, or to one target there: those to a target that hangs leave room for
+//! others. One that is given up goes on at the node, so it counts for its target until it is answered.
+//!
+//! Who waits for a lock keeps others waiting until that is given back, perhaps by one that waits here as well: so locks of stripes are
+//! waited for apart from the ends of files, of which whoever has one takes a stripe next. Whoever has a stripe of a file with parity, or
+//! with two copies, takes nothing after that.
 
 mod silence;
 
 use crate::file::END;
 use bytes::Bytes;
-use forebay_env::allowance::Allowance;
+use forebay_env::allowance::{Allowance, Allowed};
 use forebay_env::fabric::Duplex;
 use forebay_env::race::{First, race};
 use forebay_env::{NetworkEnv, random};
-use forebay_model::{Error, Kind, Moment, ObjectId, Result};
+use forebay_model::{Error, Kind, Moment, ObjectId, Result, TargetId};
 use forebay_wire::arrived::Memory;
-use forebay_wire::capability::Rights;
+use forebay_wire::capability::{Capability, LENGTH, Proof, Rights};
 use forebay_wire::credit::Credit;
+use forebay_wire::frame::MAX_STRANGER;
 use forebay_wire::link::{Answer, Asked, Link, Running};
 use forebay_wire::lock::Lock;
-use forebay_wire::object::{About, ObjectAnswer, ObjectRequest};
+use forebay_wire::object::{About, Ask, ObjectAnswer, ObjectRequest};
+use forebay_wire::ring::{RingAsk, RingRequest};
 use forebay_wire::sink::Shown;
 use forebay_wire::{Command, RequestId};
 use std::cell::{Cell, RefCell};
@@ -45,6 +50,10 @@ pub(crate) const BUSY: Duration = Duration::from_millis(50);
 const MOST_PENDING: usize = 400;
 /// The same for the ends of files. All together stay under what a node takes of one connection.
 const MOST_ENDS: usize = 200;
+/// Bytes of the proof that is shown with a capability.
+const PROOF: usize = size_of::<Proof>();
+/// Of each of these, one target has one of so many parts at most.
+const PARTS: usize = 2;
 
 /// The nodes, as one client reaches them. Clones share the connections.
 #[derive(Clone)]
@@ -67,6 +76,8 @@ struct Shared {
     silent: RefCell<BTreeMap<String, Moment>>,
     /// Requests under way to each, by what they wait for.
     pending: RefCell<BTreeMap<(String, Waits), Allowance>>,
+    /// Those to one target, also if nobody waits for the answer any more.
+    of_targets: RefCell<BTreeMap<(String, Waits, TargetId), Allowance>>,
     repeated: Cell<u64>,
 }
 
@@ -131,12 +142,25 @@ impl Request {
 }
 
 impl Shared {
-    /// Of the requests under way to an address, those with which this one is counted.
-    fn pending(&self, address: &str, request: &Request) -> Allowance {
+    /// Waits until a request may be under way to a target at an address: what it has of what the target has, and of all.
+    async fn room(&self, address: &str, request: &Request, target: Option<TargetId>) -> (Option<Allowed>, Allowed) {
         let waits = request.waits();
         let most = if waits == Waits::End { MOST_ENDS } else { MOST_PENDING };
-        let mut all = self.pending.borrow_mut();
-        all.entry((address.to_string(), waits)).or_insert_with(|| Allowance::new(most)).clone()
+        let of_target = target.map(|target| {
+            let mut all = self.of_targets.borrow_mut();
+            let key = (address.to_string(), waits, target);
+            all.entry(key).or_insert_with(|| Allowance::new(most / PARTS)).clone()
+        });
+        // Who waits for others to its own target has nothing yet of what is for all.
+        let of_target = match of_target {
+            Some(of_target) => Some(of_target.take(1).await),
+            None => None,
+        };
+        let all = {
+            let mut all = self.pending.borrow_mut();
+            all.entry((address.to_string(), waits)).or_insert_with(|| Allowance::new(most)).clone()
+        };
+        (of_target, all.take(1).await)
     }
 
     /// A connection to the node at `address`, which has said hello. `before` is what it called the one that this one replaces.
@@ -191,6 +215,7 @@ impl Nodes {
             before: RefCell::default(),
             silent: RefCell::default(),
             pending: RefCell::default(),
+            of_targets: RefCell::default(),
             repeated: Cell::default(),
         };
         Nodes { shared: Rc::new(shared), is_patient: false }
@@ -343,7 +368,9 @@ impl Nodes {
         let About { object, rights, .. } = asked.about_with(payload.len())?;
         let shown = shown(object, rights);
         let payload = if payload.is_empty() { Vec::new() } else { vec![payload.to_vec().into()] };
-        let request = Request { command: asked.command(), body: asked.body()?, payload, most: 0 };
+        // Nothing else is answered with bytes.
+        let most = if let Ask::Read { length, .. } = asked.ask { length as usize } else { 0 };
+        let request = Request { command: asked.command(), body: asked.body()?, payload, most };
         let clock = &self.shared.env.clock;
         let (mut is_again, end) = (false, clock.now() + self.shared.patience);
         loop {
@@ -366,13 +393,45 @@ impl Nodes {
         shown: Option<&Shown>,
     ) -> Result<(Answer, RequestId, Link)> {
         let Request { command, body, payload, most } = request;
-        let pending = self.shared.pending(address, request);
-        let _pending = pending.take(1).await;
+        let target = shown.and_then(|shown| Capability::target_of(&shown.capability));
+        let (of_target, _pending) = self.shared.room(address, request, target).await;
         let link = self.link(address).await?;
+        if let Some(shown) = shown {
+            introduce(&link, request, shown).await?;
+        }
         let asked = Asked { command: *command, body, payload: payload.clone(), most: *most, shown };
         let coming = link.ask(asked)?;
+        coming.keep(of_target);
         let id = coming.request();
         Ok((coming.await?, id, link))
+    }
+}
+
+/// A node takes no body as large as that of a query may be over a connection on which nothing was shown yet that counts: something small
+/// is asked before, which is allowed by the same.
+async fn introduce(link: &Link, Request { command, body, .. }: &Request, shown: &Shown) -> Result<()> {
+    if LENGTH + PROOF + body.len() <= MAX_STRANGER as usize || *command != Command::QUERY {
+        return Ok(());
+    }
+    let Some(RingRequest { target, ring, .. }) = RingRequest::read(*command, body)? else { return Ok(()) };
+    let nothing = RingRequest { target, ring, ask: RingAsk::Next(u64::MAX) };
+    let body = nothing.body()?;
+    let asked = Asked { command: nothing.command(), body: &body, payload: Vec::new(), most: 0, shown: Some(shown) };
+    match link.ask(asked)?.await {
+        // There is no such query, and who asked may know that.
+        Err(error) if error.kind == Kind::Missing => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+impl Drop for Shared {
+    /// Nobody asks over its connections any more, nor wants what was begun over them: they end once what was asked has gone out.
+    fn drop(&mut self) {
+        for state in self.links.get_mut().values() {
+            if let State::Open(link) = state {
+                link.close();
+            }
+        }
     }
 }
 

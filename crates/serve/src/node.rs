@@ -55,6 +55,8 @@ pub struct NodeHost {
 struct Said {
     /// By the manager, last.
     last: Option<Result<Heard>>,
+    /// Why nobody can connect to it any more.
+    failed: Option<Error>,
     /// Its loop has ended.
     is_over: bool,
 }
@@ -63,6 +65,7 @@ struct Said {
 #[derive(Clone)]
 pub struct NodeTeller {
     orders: Sender<Order>,
+    said: Arc<Watched<Said>>,
 }
 
 /// Ends a node from wherever that is decided.
@@ -104,7 +107,7 @@ impl NodeHost {
         let tls = tls.map_or(Ok(Tls::default()), TlsFiles::showing)?;
         let shown = tls.clone();
         let (orders, mut receiver) = mailbox();
-        let adding = orders.clone();
+        let (adding, failing) = (orders.clone(), orders.clone());
         // A node that has ended serves nothing more.
         let doors = TargetDoor::of(host, move |door| drop(adding.send(Order::Add(door))));
         let (bound, mut outcome) = pipe(0);
@@ -130,8 +133,16 @@ impl NodeHost {
                     drop(bound);
                     let node = Node::new(env.clone(), doors, bounds, process::id());
                     node.warn(warned);
-                    let serving = node.clone();
-                    env.spawner.detach(async move { drop(serving.serve(door).await) });
+                    let (serving, failed) = (node.clone(), hearing.clone());
+                    env.spawner.detach(async move {
+                        // One to which nobody can connect any more is none: whoever asks how it is learns why.
+                        if let Err(error) = serving.serve(door).await {
+                            let error =
+                                error.of("the node takes no connections any more and has ended; start it again");
+                            failed.change(|said| said.failed = Some(error));
+                            drop(failing.send(Order::End));
+                        }
+                    });
                     let identity = Identity { node: number, cluster, address: address.clone() };
                     let manager = manager();
                     env.spawner.detach(node.clone().keep_reporting(identity, manager.clone(), move |heard| {
@@ -181,6 +192,9 @@ impl NodeHost {
             Some(heard) => self.is_apart && heard.as_ref().is_err_and(is_away),
         };
         let said = self.said.wait_while(self.said.lock(), |said| !said.is_over && is_waited_for(said));
+        if let Some(error) = &said.failed {
+            return Err(error.clone());
+        }
         match &said.last {
             // What may be served is, whatever else there is.
             Some(Ok(Heard { refused, serving, .. })) => match refused.first().filter(|_| *serving == 0) {
@@ -204,7 +218,7 @@ impl NodeHost {
 
     /// Who tells how it is.
     pub fn teller(&self) -> NodeTeller {
-        NodeTeller { orders: self.orders.clone() }
+        NodeTeller { orders: self.orders.clone(), said: self.said.clone() }
     }
 
     /// Ends all connections. The targets are as they are.
@@ -234,8 +248,9 @@ impl NodeTeller {
     /// How it is.
     pub async fn status(&self) -> Result<NodeStatus> {
         let (answer, mut outlet) = pipe(0);
-        self.orders.send(Order::Tell(answer)).map_err(|_| gone())?;
-        outlet.receive().await.ok_or_else(gone)
+        let why = || self.said.lock().failed.clone().unwrap_or_else(gone);
+        self.orders.send(Order::Tell(answer)).map_err(|_| why())?;
+        outlet.receive().await.ok_or_else(why)
     }
 }
 

@@ -10,11 +10,13 @@ use crate::node::{NodeStatus, NodeTeller};
 use crate::survey::{Manager, Survey};
 use crate::targets;
 use crate::upkeep::{Counts, Done};
+use forebay_env::Clock;
 use forebay_env::fabric::{Door, NetworkEnv};
 use forebay_env::mailbox::{Sender, mailbox};
 use forebay_env::pipe::pipe;
-use forebay_env::race::race;
+use forebay_env::race::{First, race};
 use forebay_env::real::{self, process, thread};
+use forebay_env::together::all;
 use forebay_model::{Error, Result, TargetId};
 use forebay_node::network::{CutCounts, Refusals};
 use forebay_wire::control::cluster::{Map, Target, TargetState};
@@ -23,6 +25,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the nodes, and then the manager, may take to say how they are: together less than somebody waits for a page.
+const MOST_OF_ANSWER: Duration = Duration::from_secs(3);
 
 /// Tells how a server is, until it is dropped.
 pub struct StatusServer {
@@ -104,7 +110,7 @@ async fn serve(env: NetworkEnv, door: Box<dyn Door>, sources: Sources) {
         }
         let (sources, clock, here) = (sources.clone(), env.clock.clone(), open.clone());
         env.spawner.detach(async move {
-            let answered = http::answer(duplex, async |path| page(&sources, path).await);
+            let answered = http::answer(duplex, async |path| page(&sources, &*clock, path).await);
             // Whoever asked may go away, or not go on.
             drop(race(answered, clock.sleep(http::PATIENCE)).await);
             drop(here);
@@ -113,21 +119,26 @@ async fn serve(env: NetworkEnv, door: Box<dyn Door>, sources: Sources) {
 }
 
 /// A page, and of which kind it is; none if there is no such page.
-async fn page(sources: &Sources, path: &str) -> Option<(&'static str, String)> {
+async fn page(sources: &Sources, clock: &dyn Clock, path: &str) -> Option<(&'static str, String)> {
     match path {
-        "/metrics" => Some(("text/plain; version=0.0.4", metrics(&find(sources).await))),
-        "/status" => Some(("application/json", status(&find(sources).await).to_string())),
+        "/metrics" => Some(("text/plain; version=0.0.4", metrics(&find(sources, clock).await))),
+        "/status" => Some(("application/json", status(&find(sources, clock).await).to_string())),
         "/" => Some(("text/plain", "Forebay: /status, /metrics\n".to_string())),
         _ => None,
     }
 }
 
-async fn find(sources: &Sources) -> Found {
-    let mut nodes = Vec::new();
-    for (number, node) in &sources.nodes {
-        nodes.push((*number, node.status().await));
-    }
-    let survey = Survey::of(&sources.manager).await;
+async fn find(sources: &Sources, clock: &dyn Clock) -> Found {
+    let asked = sources.nodes.iter().map(|(number, node)| async move {
+        // One that hangs keeps nobody from hearing of the others.
+        let status = match race(node.status(), clock.sleep(MOST_OF_ANSWER)).await {
+            First::Left(status) => status,
+            First::Right(()) => Err(Error::disconnected(format!("the node did not answer within {MOST_OF_ANSWER:?}"))),
+        };
+        (*number, status)
+    });
+    let nodes = all(asked).await;
+    let survey = Survey::within(&sources.manager, clock, MOST_OF_ANSWER).await;
     let upkeep = sources.upkeep.as_ref().map(|done| done.counts());
     Found { nodes, survey, upkeep }
 }

@@ -2,14 +2,17 @@
 
 use crate::access::unasked;
 use forebay_control::ControlClient;
+use forebay_env::Clock;
+use forebay_env::race::{First, race};
 use forebay_manager::Principal;
 use forebay_manager::desk::Desk;
-use forebay_model::Result;
+use forebay_model::{Error, Result};
 use forebay_wire::control::cluster::Map;
 use forebay_wire::control::files::{After, AskDegraded, Degraded, Displaced};
 use forebay_wire::control::names::{FileId, MOST_ENTRIES};
 use forebay_wire::control::volumes::Volume;
 use forebay_wire::control::{Question, Reply};
+use std::time::Duration;
 
 /// A manager, and as whom it is asked.
 #[derive(Clone)]
@@ -37,17 +40,36 @@ impl Survey {
     /// Asks the manager.
     pub async fn of(manager: &Manager) -> Result<Survey> {
         // One that does not answer is not waited for again.
-        let map = match manager.ask(Question::Map).await? {
-            Reply::Map(map) => map,
-            other => return Err(unasked(&other)),
+        let mut survey = Survey::of_map(manager).await?;
+        survey.ask_for_lists(manager).await;
+        Ok(survey)
+    }
+
+    /// The same, for no longer than `limit`. What the manager has not said of lists by then is left out.
+    pub(crate) async fn within(manager: &Manager, clock: &dyn Clock, limit: Duration) -> Result<Survey> {
+        let end = clock.now() + limit;
+        let First::Left(survey) = race(Survey::of_map(manager), clock.sleep_until(end)).await else {
+            return Err(Error::disconnected(format!("the manager did not answer within {limit:?}")));
         };
-        let volumes = match manager.ask(Question::Volumes).await {
-            Ok(Reply::Volumes(volumes)) => Some(volumes),
-            _ => None,
-        };
-        let degraded = count(manager, all_degraded).await;
-        let displaced = count(manager, Question::Displaced).await;
-        Ok(Survey { map, volumes, degraded, displaced })
+        let mut survey = survey?;
+        race(survey.ask_for_lists(manager), clock.sleep_until(end)).await;
+        Ok(survey)
+    }
+
+    async fn of_map(manager: &Manager) -> Result<Survey> {
+        match manager.ask(Question::Map).await? {
+            Reply::Map(map) => Ok(Survey { map, volumes: None, degraded: None, displaced: None }),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// What may be long.
+    async fn ask_for_lists(&mut self, manager: &Manager) {
+        if let Ok(Reply::Volumes(volumes)) = manager.ask(Question::Volumes).await {
+            self.volumes = Some(volumes);
+        }
+        self.degraded = count(manager, all_degraded).await;
+        self.displaced = count(manager, Question::Displaced).await;
     }
 }
 

@@ -156,6 +156,11 @@ impl Capability {
         zerocopy::transmute!(fields)
     }
 
+    /// The target of which these bytes are, whether that is true or not; `None` if they are of another form.
+    pub fn target_of(bytes: &[u8; LENGTH]) -> Option<TargetId> {
+        Capability::from_bytes(bytes).map(|capability| capability.target)
+    }
+
     /// What these bytes say, whether it is true or not; `None` if they are of another form.
     fn from_bytes(bytes: &[u8; LENGTH]) -> Option<Capability> {
         let fields: &Fields = zerocopy::transmute_ref!(bytes);

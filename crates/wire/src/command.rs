@@ -275,6 +275,8 @@ pub struct TargetInfo {
     /// Rings that were made anew of what their segments say, and that nobody who knows has said to be there: they may have been deleted,
     /// or have left.
     pub rings_made_anew: u64,
+    /// The number of the last change of its objects that is durable; none while they are not served.
+    pub recorded: Option<u64>,
 }
 
 /// A file or device that becomes a target.

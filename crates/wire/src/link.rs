@@ -14,6 +14,7 @@ use crate::source::FrameSource;
 use bytes::Bytes;
 use forebay_model::{Error, Result};
 use futures_io::{AsyncRead, AsyncWrite};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -52,6 +53,8 @@ struct Waiting {
     /// Whether [`Credit`] counts it.
     is_counted: bool,
     most: usize,
+    /// Dropped when it is answered.
+    kept: Option<Box<dyn Any>>,
     waker: Option<Waker>,
 }
 
@@ -286,15 +289,16 @@ impl Shared {
             true => Err(source.decode::<Error>()?),
             false => Ok(()),
         };
-        let is_counted = {
+        let (is_counted, _kept) = {
             let mut all = self.waiting.borrow_mut();
             let Some(waiting) = all.get_mut(&head.request) else { return Ok(()) };
             waiting.answer.payload = payload;
-            let is_counted = waiting.is_counted;
+            let (is_counted, mut kept) = (waiting.is_counted, None);
             if is_over {
                 waiting.answer.body = source.body().to_vec();
                 waiting.done = Some(outcome);
                 waiting.is_counted = false;
+                kept = waiting.kept.take();
                 if let Some(waker) = waiting.waker.take() {
                     waker.wake();
                 }
@@ -302,7 +306,7 @@ impl Shared {
                     all.remove(&head.request);
                 }
             }
-            is_counted
+            (is_counted, kept)
         };
         if is_counted && is_over {
             self.credit.end(self, head.request);
@@ -317,7 +321,9 @@ impl Shared {
         self.sink.close();
         self.credit.end_link(self);
         let error = Error::disconnected(format!("the connection ended before it was answered: {}", error.message));
+        let mut kept = Vec::new();
         self.waiting.borrow_mut().retain(|_, waiting| {
+            kept.extend(waiting.kept.take());
             waiting.done.get_or_insert_with(|| Err(error.clone()));
             if let Some(waker) = waiting.waker.take() {
                 waker.wake();
@@ -331,6 +337,15 @@ impl Coming {
     /// The number of the request on its connection.
     pub fn request(&self) -> RequestId {
         self.request
+    }
+
+    /// Keeps something until it is answered or its connection ends, also if the answer is given up: as long as the node may have the
+    /// request.
+    pub fn keep(&self, what: impl Any) {
+        let mut all = self.shared.waiting.borrow_mut();
+        if let Some(waiting) = all.get_mut(&self.request).filter(|waiting| waiting.done.is_none()) {
+            waiting.kept = Some(Box::new(what));
+        }
     }
 }
 

@@ -116,6 +116,7 @@ struct Shared {
     asking: Allowance,
     /// This client has shown this version to each component: nobody changes anything any more who shows less.
     shown: Cell<u64>,
+    fencing: Allowance,
     /// Nothing was asked with the grant yet.
     is_fresh: Cell<bool>,
     opening: Opening,
@@ -186,6 +187,7 @@ impl Shared {
             // Of the first version nothing was ever given up.
             certain: Cell::new(1),
             shown: Cell::new(FIRST_FENCE),
+            fencing: Allowance::new(1),
             asking: Allowance::new(1),
             is_fresh: Cell::new(true),
             opening,

@@ -73,7 +73,8 @@ fn greet(nodes: &Weak<Shared>, address: &str, greeting: &Rc<Cell<Greeting>>) {
     });
 }
 
-/// Looks whether the node at the other end of a link is silent, as long as there is the link, and ends it if it stays so.
+/// Looks whether the node at the other end of a link is silent, as long as there is the link, and ends it if it stays so, or if nobody
+/// has use for it any more.
 pub(super) async fn listen(nodes: Weak<Shared>, address: String, link: Link) {
     let env = nodes.upgrade().map(|nodes| (nodes.env.clock.clone(), nodes.patience));
     let Some((clock, patience)) = env else { return };
@@ -89,6 +90,15 @@ pub(super) async fn listen(nodes: Weak<Shared>, address: String, link: Link) {
     };
     while link.ended().is_none() {
         clock.sleep(patience / LOOKS).await;
+        if nodes.strong_count() == 0 {
+            // What was asked may still go out, but not for ever.
+            clock.sleep(patience).await;
+            return link.abandon(&Error::disconnected("nobody has use for the connection any more"));
+        }
+        if link.ended().is_some() {
+            // One that was silent is so until it says hello over another one.
+            return;
+        }
         let now = clock.now();
         let (came, gone) = link.moved();
         let (has_come, has_gone) = (came > before.0, gone > before.1);

@@ -183,10 +183,10 @@ impl Door for TcpDoor {
                         };
                         return Ok(tls::duplex(handshake, stream, Far::of(peer), (spawner, clock)));
                     }
-                    // The peer waits in the queue; give others time to close theirs.
-                    Err(e) if out_of_something(&e) || of_the_peer(&e) => clock.sleep(REST).await,
+                    Err(e) if of_the_door(&e) => return Err(io_error("accepting at", &address, &e)),
                     Err(e) if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
-                    Err(e) => return Err(io_error("accepting at", &address, &e)),
+                    // The peer waits in the queue, or something was the matter with it alone; give others time to close theirs.
+                    Err(_) => clock.sleep(REST).await,
                 }
             }
         })
@@ -266,23 +266,10 @@ fn out_of_something(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Whether it is about the connection that was accepted, and not about the door: accept(2) passes on errors that the network
-/// already has for it, and what a firewall forbids.
-fn of_the_peer(error: &std::io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ENETDOWN
-                | libc::EPROTO
-                | libc::ENOPROTOOPT
-                | libc::EHOSTDOWN
-                | libc::ENONET
-                | libc::EHOSTUNREACH
-                | libc::EOPNOTSUPP
-                | libc::ENETUNREACH
-                | libc::EPERM
-        )
-    )
+/// Whether it is about the door, at which nobody can come in any more, and not about the connection that was accepted: accept(2) passes
+/// on whatever error the network already has for that, and what a firewall or a policy forbids.
+fn of_the_door(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBADF | libc::EINVAL | libc::ENOTSOCK))
 }
 
 /// What `future` gives, or nothing if that takes longer than `limit`.

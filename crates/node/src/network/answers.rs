@@ -8,7 +8,7 @@
 //! the connection.
 
 use forebay_env::race::{First, race};
-use forebay_model::{Error, Result};
+use forebay_model::{Error, Result, TargetId};
 use forebay_wire::frame::NO_LIMIT;
 use forebay_wire::pieces::Pieces;
 use forebay_wire::sink::{Frame, FrameSink};
@@ -31,6 +31,8 @@ pub(super) struct Answers {
     sink: FrameSink,
     /// Requests that have no complete answer yet.
     open: RefCell<BTreeMap<RequestId, Open>>,
+    /// Those of them to each target that has not answered: each has one of these.
+    of_targets: RefCell<BTreeMap<TargetId, Rc<()>>>,
     /// Answers that have come by now.
     came: Cell<u64>,
     /// Nobody is there to take an answer.
@@ -43,6 +45,8 @@ struct Open {
     command: Command,
     /// What may be sent and has not been.
     credit: u64,
+    /// It counts among those to a target that has not answered.
+    of_target: Option<Rc<()>>,
     answer: Option<Answered>,
 }
 
@@ -62,6 +66,7 @@ impl Answers {
         Answers {
             sink,
             open: RefCell::default(),
+            of_targets: RefCell::default(),
             came: Cell::new(0),
             is_abandoned: Cell::new(false),
             waiting: RefCell::default(),
@@ -71,7 +76,22 @@ impl Answers {
     /// A request was taken in, which says how much of its answer may be sent at once.
     pub(super) fn open(&self, request: RequestId, command: Command, credit: u32) {
         let credit = if credit == NO_LIMIT { u64::MAX } else { u64::from(credit) };
-        self.open.borrow_mut().insert(request, Open { command, credit, answer: None });
+        self.open.borrow_mut().insert(request, Open { command, credit, of_target: None, answer: None });
+    }
+
+    /// A request is for a target. [`forebay_model::Kind::Busy`] if that has not answered so many of this connection as it may not.
+    pub(super) fn concerns(&self, request: RequestId, target: TargetId, most: usize) -> Result<()> {
+        let of_target = self.of_targets.borrow_mut().entry(target).or_default().clone();
+        // One is in the table, and one here.
+        if Rc::strong_count(&of_target) - 2 >= most {
+            return Err(Error::busy(format!(
+                "{most} requests of this connection have no answer of target {target} yet, and more to it are not taken; wait for some"
+            )));
+        }
+        if let Some(open) = self.open.borrow_mut().get_mut(&request) {
+            open.of_target = Some(of_target);
+        }
+        Ok(())
     }
 
     /// The connection is over: drops what waits here. Requests that still run hold on to this, so nothing else would.
@@ -139,6 +159,8 @@ impl Answers {
                 let answered = Answered { number, body, payload, room, is_announced: false };
                 if let Some(open) = self.open.borrow_mut().get_mut(&request) {
                     open.answer = Some(answered);
+                    // What waits from now on waits for the client.
+                    open.of_target = None;
                 }
                 self.send(request);
             }
@@ -165,7 +187,7 @@ impl Answers {
     fn send(&self, request: RequestId) {
         let mut all = self.open.borrow_mut();
         let Some(open) = all.get_mut(&request) else { return };
-        let Open { command, credit, answer: Some(answer) } = open else { return };
+        let Open { command, credit, answer: Some(answer), .. } = open else { return };
         loop {
             let piece = answer.payload.len().min(PIECE).min(usize::try_from(*credit).unwrap_or(usize::MAX));
             let is_last = piece == answer.payload.len();

@@ -2,7 +2,8 @@
 //! to its target. What is put in one and not committed is undone when it is aborted, and with the connection at the latest.
 //!
 //! Of one transaction, what puts, frees, commits and aborts is passed on as it comes, and so takes effect in that order. What
-//! gets, or asks for the history, waits for room for its answer first, and beside the others. Memory for what is put is taken as for bytes of objects.
+//! gets, or asks for the history, waits for room for its answer first, and beside the others. What reads units for a copy counts
+//! among what changes something: its target knows them as read from then on. Memory for what is put is taken as for bytes of objects.
 
 use super::answers::Room;
 use super::session::{OVERHEAD, Parts, Session};
@@ -186,8 +187,7 @@ impl Session {
             Err(error) => return Ok(Err(error)),
         };
         if matches!(request.ask, HeapAsk::Get { .. } | HeapAsk::History { .. } | HeapAsk::ReadUnits { .. }) {
-            self.get_records(head, &running, fenced, request);
-            return Ok(Ok(()));
+            return Ok(self.get_records(head, &running, fenced, request));
         }
         let begun = match self.doing.begin(of.0) {
             Ok(begun) => begun,
@@ -250,11 +250,16 @@ impl Session {
         Ok(running)
     }
 
-    /// Gets records, or a history, when there is room for them.
-    fn get_records(&self, head: &Head, running: &Rc<Running>, fenced: Fenced, request: HeapRequest) {
+    /// Gets records, units or a history, when there is room for them.
+    fn get_records(&self, head: &Head, running: &Rc<Running>, fenced: Fenced, request: HeapRequest) -> Result<()> {
         let (answers, id, weight) = (self.answers.clone(), head.request, request.weight(0) + OVERHEAD);
         let (node, own, small) = (self.node.clone(), self.room.clone(), self.small.clone());
         let target = running.of.0;
+        // Units that are read are off the list of what is to be copied: a request that runs late would take away what nobody gets.
+        let begun = match request.ask {
+            HeapAsk::ReadUnits { .. } => Some(self.doing.begin(target)?),
+            _ => None,
+        };
         // What waits for room is no reason to keep a transaction whose connection is over.
         let running = Rc::downgrade(running);
         self.node.env.spawner.detach(async move {
@@ -271,6 +276,7 @@ impl Session {
                 Ok((answer, room))
             };
             let answer: Result<(HeapAnswer, Room)> = answer.await;
+            drop(begun);
             match answer {
                 Ok((HeapAnswer { reply, payload }, room)) => {
                     let parts = forebay_wire::write_body(&reply).map(|body| (body, payload.into()));
@@ -283,5 +289,6 @@ impl Session {
                 }
             }
         });
+        Ok(())
     }
 }

@@ -3,6 +3,9 @@
 //! by the bytes that they hold, has to come within patience, and whoever is slower tries it ([`super::patience`]).
 //!
 //! The slower half alone: where the network is what is slow, the others come to their end and so all do, one after the other.
+//!
+//! Whoever waits for memory has its connection wait, over which other targets are asked as well. So nobody waits long for a target that
+//! has all that it may have, to which nothing is coming, and that gives nothing of it back: it hangs.
 
 use super::divided::{Divided, Portion};
 use super::session::OVERHEAD;
@@ -15,9 +18,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// For so many times the patience a request waits for others to the same target, whose connection is not listened to meanwhile: it is
-/// asked of other targets as well. By then whoever is slow was cut.
+/// For so many times the patience a request waits for others, whose connection is not listened to meanwhile: it is asked of other targets
+/// as well. By then whoever is slow was cut.
 const WAITS: u32 = 4;
+/// A target hangs that gives nothing back for so long, or for the longest of so many parts of the patience.
+const STUCK: Duration = Duration::from_secs(5);
+const STUCK_PARTS: u32 = 6;
 
 /// The memory of a node.
 pub(super) struct Incoming {
@@ -30,10 +36,24 @@ pub(super) struct Incoming {
     waiting: RefCell<BTreeMap<Option<TargetId>, usize>>,
     coming: RefCell<BTreeMap<u64, Coming>>,
     next: Cell<u64>,
+    held: Rc<RefCell<BTreeMap<TargetId, Held>>>,
 }
 
-/// What a request has of it.
-pub(super) type Taken = (Option<Portion>, Portion);
+/// What one target has of it.
+struct Held {
+    /// For so many requests.
+    requests: usize,
+    /// When it was given the last one, or gave something back.
+    moved: Moment,
+}
+
+/// What a request has of it, until this is dropped.
+pub(super) struct Taken {
+    target: TargetId,
+    held: Rc<RefCell<BTreeMap<TargetId, Held>>>,
+    clock: Rc<dyn Clock>,
+    _memory: (Option<Portion>, Portion),
+}
 
 /// A payload that is coming.
 struct Coming {
@@ -74,13 +94,15 @@ impl Incoming {
             waiting: RefCell::default(),
             coming: RefCell::default(),
             next: Cell::new(0),
+            held: Rc::default(),
         })
     }
 
-    /// Waits until there is memory for a payload of so many bytes that goes to a target. [`forebay_model::Kind::Busy`] if others that
-    /// go there have what they may for long.
+    /// Waits until there is memory for a payload of so many bytes that goes to a target. [`forebay_model::Kind::Busy`] if that hangs, or
+    /// others that go there have what they may for long, or those to all targets have all there is.
     pub(super) async fn take(&self, target: TargetId, length: usize) -> Result<Taken> {
         let weight = length + OVERHEAD;
+        let end = self.clock.now() + WAITS * self.patience;
         let of_one = async {
             let _waits = self.waits(Some(target));
             let large = match is_large(weight) {
@@ -89,18 +111,49 @@ impl Incoming {
             };
             (large, self.all.of_one(target, weight).await)
         };
-        let First::Left((large, of_one)) = race(of_one, self.clock.sleep(WAITS * self.patience)).await else {
+        let over = race(self.hangs(target), self.clock.sleep_until(end));
+        let First::Left((large, of_one)) = race(of_one, over).await else {
             return Err(Error::busy(format!(
                 "what is to be written to target {target} has all the memory that it may have, and has had for long: its device \
                  hangs, or is far slower than what is asked of it; ask again later (nothing was changed)"
             )));
         };
-        let _waits = self.waits(None);
-        let large = match large {
-            Some(large) => Some(self.large.with(large, weight).await),
-            None => None,
+        let of_all = async {
+            let _waits = self.waits(None);
+            let large = match large {
+                Some(large) => Some(self.large.with(large, weight).await),
+                None => None,
+            };
+            (large, self.all.with(of_one, weight).await)
         };
-        Ok((large, self.all.with(of_one, weight).await))
+        match race(of_all, self.clock.sleep_until(end)).await {
+            First::Left(memory) => Ok(self.taken(target, memory)),
+            First::Right(()) => Err(Error::busy(
+                "what is to be written to other targets of the node has all the memory that there is for it, and has had for long: their \
+                 devices hang, or are far slower than what is asked of them; ask again later (nothing was changed)",
+            )),
+        }
+    }
+
+    fn taken(&self, target: TargetId, memory: (Option<Portion>, Portion)) -> Taken {
+        let fresh = Held { requests: 0, moved: self.clock.now() };
+        self.held.borrow_mut().entry(target).or_insert(fresh).requests += 1;
+        Taken { target, held: self.held.clone(), clock: self.clock.clone(), _memory: memory }
+    }
+
+    /// Waits until a target has given nothing back for long of what it has, while nothing comes to it.
+    async fn hangs(&self, target: TargetId) {
+        let stuck = STUCK.max(self.patience / STUCK_PARTS);
+        loop {
+            let now = self.clock.now();
+            let moved = self.held.borrow().get(&target).map_or(now, |held| held.moved);
+            let is_coming = self.coming.borrow().values().any(|coming| coming.target == target);
+            let left = if is_coming { stuck } else { (moved + stuck).since(now) };
+            if left.is_zero() {
+                return;
+            }
+            self.clock.sleep(left).await;
+        }
     }
 
     /// Bytes that are used.
@@ -119,7 +172,10 @@ impl Incoming {
 
     /// It has come, or does not come any more.
     pub(super) fn ends(&self, number: u64) {
-        self.coming.borrow_mut().remove(&number);
+        let Some(Coming { target, .. }) = self.coming.borrow_mut().remove(&number) else { return };
+        if let Some(held) = self.held.borrow_mut().get_mut(&target) {
+            held.moved = self.clock.now();
+        }
     }
 
     /// The rate with which a payload has to come now: that with which it is there within patience, if somebody waits for what it has
@@ -161,6 +217,17 @@ impl Coming {
     fn takes(&self, now: Moment) -> u128 {
         let came = self.came.get().saturating_sub(self.from).max(1);
         now.since(self.began).as_nanos() * u128::from(self.length) / u128::from(came)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut all = self.held.borrow_mut();
+        let Some(held) = all.get_mut(&self.target) else { return };
+        (held.requests, held.moved) = (held.requests - 1, self.clock.now());
+        if held.requests == 0 {
+            all.remove(&self.target);
+        }
     }
 }
 

@@ -101,6 +101,16 @@ impl Window {
             self.sink.push(frame);
         }
     }
+
+    /// Tells the client that the node is there, and lets no more come.
+    pub(super) fn is_here(&self) {
+        // Where something waits to go, that says it.
+        if !self.sink.is_waiting()
+            && let Ok(frame) = Frame::window(0)
+        {
+            self.sink.push(frame);
+        }
+    }
 }
 
 impl Drop for Window {

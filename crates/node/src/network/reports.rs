@@ -204,6 +204,7 @@ impl Node {
             failed: info.failed.clone(),
             slow: info.activity.slower > 0,
             anew,
+            recorded: info.recorded,
         }
     }
 

@@ -37,11 +37,15 @@ use forebay_wire::{Command, Flags, Head, Limits, RequestId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Requests of a connection without an answer.
-const MOST_PENDING: usize = 1024;
+const MOST_PENDING: usize = 2048;
+/// Of which so many are to one target that has not answered, but for those for locks: so a few that hang leave some for others.
+const MOST_OF_ONE: usize = MOST_PENDING / 2;
 /// The same of a stranger, none of whose requests begins anything.
 const MOST_OF_STRANGER: usize = 16;
 /// What a request or an answer weighs besides its payload.
@@ -61,6 +65,11 @@ const TOLD: usize = 4 << 20;
 const MOST_OF_OBJECTS: usize = MOST_ATTRIBUTES + MOST_RIDING + OVERHEAD;
 /// And of any other: no body is larger.
 const MOST_TOLD: usize = MAX_BODY as usize + OVERHEAD;
+/// So long a hello waits until nothing of the connection before is under way: far less than a client gives it. What hangs at a target is
+/// waited for by what is to be changed there, and nobody else waits for it.
+const WELCOME: Duration = Duration::from_secs(1);
+/// So often a client hears that the node is there while nothing is read of its connection, for want of memory.
+const SIGN: Duration = Duration::from_secs(1);
 
 /// Serves a connection until it ends, or loses its place.
 pub(super) async fn serve(node: &Rc<Node>, duplex: Duplex, place: Rc<Place>) {
@@ -188,7 +197,7 @@ impl Session {
         let replaced = async |nonce| {
             let _waits = self.patience.rest();
             let Some(former) = self.node.sessions.end(nonce) else { return Ok(()) };
-            let limit = self.node.env.clock.sleep(self.node.bounds.patience);
+            let limit = self.node.env.clock.sleep(WELCOME.min(self.node.bounds.patience));
             match race(former.done(), limit).await {
                 First::Left(()) => Ok(()),
                 First::Right(()) => self.doing.follow(&former),
@@ -403,10 +412,17 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// Waits for memory for what comes with a request, before any is taken. That is not the client's fault.
+    /// Waits for memory for what comes with a request, before any is taken. That is not the client's fault, whose question whether the
+    /// node is there nobody reads meanwhile: it is told.
     pub(super) async fn room_to_write(&self, target: TargetId, length: usize) -> Result<Taken> {
         let _waits = self.patience.rest();
-        self.node.incoming.take(target, length).await
+        let mut taking = pin!(self.node.incoming.take(target, length));
+        loop {
+            match race(taking.as_mut(), self.node.env.clock.sleep(SIGN)).await {
+                First::Left(taken) => return taken,
+                First::Right(()) => self.window.is_here(),
+            }
+        }
     }
 
     /// Answers with the body that comes of this.
@@ -462,7 +478,7 @@ impl Session {
         self.answer_later(id, async { Ok(Vec::new()) });
     }
 
-    /// Whether what was shown allows this; but for the object's version.
+    /// Whether what was shown allows this, but for the object's version; and whether its target may be asked one more thing.
     pub(super) fn check(
         &self,
         head: &Head,
@@ -478,11 +494,14 @@ impl Session {
         let now: Timestamp = self.node.env.clock.wall();
         let is_served = self.node.targets.borrow().contains_key(&target);
         let checked = self.node.keys.check(target, is_served, parts.shown, &said, &wanted, now);
-        if let Ok(shown) = &checked {
-            self.place.known();
-            self.doing.shows(shown.client, shown.until);
+        let shown = checked?;
+        self.place.known();
+        self.doing.shows(shown.client, shown.until);
+        // Who waits for a lock waits for whoever has it, and that one is to be heard.
+        if head.command != Command::LOCK {
+            self.answers.concerns(head.request, target, MOST_OF_ONE)?;
         }
-        checked
+        Ok(shown)
     }
 
     fn link_to(&self, target: TargetId) -> Result<Rc<ObjectLink>> {

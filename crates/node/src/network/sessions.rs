@@ -2,8 +2,8 @@
 //!
 //! A client that lost its connection asks again over another one. What it asked before may still be on its way, and must not be
 //! done after its repetition, nor after what came behind that. So nothing of a connection that was replaced is under way any
-//! more when the next one is welcome; or, where the device of a target hangs, nothing that changes anything of that target is
-//! begun over the next one until that is so, while all others serve.
+//! more when the next one is welcome; or, where the device of a target takes longer than a hello may wait, nothing that changes anything
+//! of that target is begun over the next one until that is so, while all others serve.
 //!
 //! A connection ends, too, when the access key was revoked with which its client had what it showed last: queries and recorders
 //! were let in once, and go on for long.
@@ -126,7 +126,7 @@ impl Doing {
         while let Some(before) = former {
             if before.under_way.borrow().contains_key(&target) {
                 return Err(Error::busy(format!(
-                    "what was asked of target {target} over the connection before is not done yet: its device hangs; ask again later"
+                    "what was asked of target {target} over the connection before is not done yet: its device hangs, or is slow; ask again later"
                 )));
             }
             former = before.former.borrow().clone();

@@ -188,5 +188,6 @@ pub(super) fn info(service: &Service) -> TargetInfo {
         map_memory: maps.used,
         map_memory_limit: maps.limit,
         rings_made_anew: target.rings_made_anew().len() as u64,
+        recorded: target.objects().recorded(),
     }
 }

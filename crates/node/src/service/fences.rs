@@ -15,6 +15,7 @@
 //! Invariant: while anything of an object is under way, its fence is in memory.
 
 use super::{Fenced, Service, heaps, queries, sessions};
+use forebay_env::pipe::pipe;
 use forebay_model::object::{Attribute, FENCE, FENCES, FIRST_FENCE};
 use forebay_model::{Error, Kind, ObjectId, Result};
 use forebay_target::object::{Objects, rows};
@@ -57,6 +58,12 @@ pub(super) struct Entered {
     version: u64,
 }
 
+/// Somebody makes a fence durable until this is dropped; then others may.
+struct Writing<'a> {
+    entered: &'a Entered,
+    version: u64,
+}
+
 /// Lets a request in if its capability is of the version of the object's fence, which it raises if need be; one without is let
 /// in in any case. [`Kind::Stale`] if it was revoked.
 pub(super) async fn enter(service: &Rc<Service>, fenced: Option<Fenced>) -> Result<Option<Entered>> {
@@ -73,8 +80,19 @@ pub(super) async fn enter(service: &Rc<Service>, fenced: Option<Fenced>) -> Resu
                 return Ok(Some(fence.enter(service, object, version)));
             }
         }
-        raise(service, object, version).await?;
+        raise_whole(service, object, version).await?;
     }
+}
+
+/// Raises a fence to the end, also if whoever waits for that gives up meanwhile, as a query does that is cancelled.
+async fn raise_whole(service: &Rc<Service>, object: ObjectId, version: u64) -> Result<()> {
+    let (answer, mut outlet) = pipe(0);
+    let this = service.clone();
+    service.env.spawner.detach(async move {
+        let raised = raise(&this, object, version).await;
+        answer.send(raised, 0).await;
+    });
+    outlet.receive().await.unwrap_or_else(|| Err(Error::disconnected("the target is going away")))
 }
 
 /// Raises a fence. If that cannot be written down, as where there is no room, it counts all the same as long as this target is served:
@@ -99,20 +117,20 @@ pub(super) async fn raise(service: &Rc<Service>, object: ObjectId, version: u64)
     entered.until(|fence| fence.inside.range(..version).next().is_none().then_some(())).await;
     let mut kept = Ok(());
     while kept.is_ok()
-        && let Some(value) = entered.to_write(version).await
+        && let Some(writing) = entered.to_write(version).await
     {
-        let written = keep(service, object, value).await;
-        entered.with(|fence| {
-            fence.is_written = false;
-            if written.is_ok() {
-                fence.durable = fence.durable.max(value);
+        kept = keep(service, object, writing.version).await;
+        if kept.is_ok() {
+            // One that could not be read may have been as high when this target was opened.
+            let was_read = entered.with(|fence| {
+                let before = fence.durable;
+                fence.durable = before.max(writing.version);
+                before > 0
+            });
+            if was_read {
+                service.fences.note(object, writing.version);
             }
-            fence.wake();
-        });
-        if written.is_ok() {
-            service.fences.note(object, value);
         }
-        kept = written;
     }
     // Nobody begins anything with an older one any more: what was begun ends here.
     sessions::shut_out(service, object, version);
@@ -172,14 +190,16 @@ impl Entered {
     }
 
     /// What the caller has to make durable, when nobody else does; `None` if what it wants is.
-    async fn to_write(&self, wanted: u64) -> Option<u64> {
-        self.until(|fence| {
-            if fence.durable >= wanted {
-                return Some(None);
-            }
-            (!std::mem::replace(&mut fence.is_written, true)).then_some(Some(fence.version))
-        })
-        .await
+    async fn to_write(&self, wanted: u64) -> Option<Writing<'_>> {
+        let version = self
+            .until(|fence| {
+                if fence.durable >= wanted {
+                    return Some(None);
+                }
+                (!std::mem::replace(&mut fence.is_written, true)).then_some(Some(fence.version))
+            })
+            .await?;
+        Some(Writing { entered: self, version })
     }
 }
 
@@ -257,6 +277,15 @@ pub(super) async fn create(objects: &Objects, object: ObjectId, attributes: Vec<
     }
 }
 
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.entered.with(|fence| {
+            fence.is_written = false;
+            fence.wake();
+        });
+    }
+}
+
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut known = self.known.borrow_mut();
@@ -270,3 +299,6 @@ impl Drop for Entered {
         fence.wake();
     }
 }
+
+#[cfg(test)]
+mod tests;

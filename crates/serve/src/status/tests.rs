@@ -1,12 +1,15 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::http::{Asked, parse};
-use super::{FAMILIES, Family, Found, metrics, served, status};
+use super::{FAMILIES, Family, Found, Sources, StatusServer, metrics, served, status};
 use crate::node::NodeStatus;
-use crate::survey::Survey;
+use crate::survey::{Manager, Survey};
 use crate::upkeep::{Counts, UpkeepOptions};
 use crate::{Server, ServerOptions};
 use forebay_embedded::{FormatOptions, Measure, format};
+use forebay_env::mailbox::mailbox;
+use forebay_manager::Principal;
+use forebay_manager::desk::Desk;
 use forebay_model::ring::{Losses, RingSpec, RingState, RingStatus};
 use forebay_model::{Bytes, Cause, Error, Gap, Rate, TargetId, Timestamp};
 use forebay_node::network::{Bounds, CutCounts, Moved, Refusals, TargetStatus};
@@ -126,6 +129,7 @@ fn a_target_that_does_not_answer_takes_nothing_along_and_a_name_stays_within_its
             map_memory: Bytes::ZERO,
             map_memory_limit: Bytes::ZERO,
             rings_made_anew: 0,
+            recorded: None,
         },
         moved: vec![("normal", Moved { read: Bytes(70), written: Bytes(9) })],
         headroom: Rate(11),
@@ -338,4 +342,16 @@ fn who_does_not_answer_is_named_and_what_it_would_say_is_left_out() {
     assert!(text.contains("forebay_manager_up 0\n") && text.contains("forebay_node_up{node=\"7\"} 0\n"), "{text}");
     assert!(!text.contains("forebay_target") && !text.contains("forebay_cluster"), "{text}");
     assert!(!text.contains("forebay_upkeep") && status["upkeep"].is_null(), "{text}");
+}
+
+#[test]
+fn a_manager_that_hangs_is_told_and_keeps_nobody_from_hearing_of_all_else() {
+    let (errands, _nobody_looks) = mailbox();
+    let by = Principal { user: 0, groups: vec![0], client: 0, key: None };
+    let sources = Sources { nodes: Vec::new(), manager: Manager::Here(Desk::new(errands), by), upkeep: None };
+    let server = StatusServer::start("127.0.0.1:0", sources).expect("it listens");
+    let answer = ask(server.address(), "GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(answer.contains("forebay_manager_up 0\n"), "{answer}");
+    let answer = ask(server.address(), "GET /status HTTP/1.1\r\n\r\n");
+    assert!(answer.contains("the manager did not answer within 3s"), "{answer}");
 }

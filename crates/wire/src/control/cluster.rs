@@ -99,6 +99,9 @@ pub struct TargetReport {
     pub slow: bool,
     /// Rings that it made anew of what their segments say, and that it was not told to keep: they may have been deleted, or have left.
     pub anew: Vec<ObjectId>,
+    /// The number of the last change of its objects that is durable, as it says itself: it only rises, whatever happens to a target that is
+    /// sound. None while they are not served.
+    pub recorded: Option<u64>,
 }
 
 /// What a node is told.

@@ -365,6 +365,8 @@ pub struct Scrubbed {
 pub struct Verified {
     /// Which.
     pub file: FileId,
+    /// When that began, by the clock of who did it: what was found damaged since may have been read before.
+    pub began: Option<Timestamp>,
 }
 
 /// Says that something of a file was found damaged, and made of the others, by somebody who may not write it: it is to be verified

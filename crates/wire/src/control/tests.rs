@@ -65,9 +65,10 @@ fn what_is_asked_has_the_bytes_that_it_had() {
         failed: None,
         slow: true,
         anew: vec![ObjectId { volume: 2, object: 3 }],
+        recorded: Some(300),
     };
     let report = Report { node: 9, address: "h:1".into(), targets: vec![target], wall: Timestamp(1) };
-    assert_eq!(goes_and_comes(&report), "0903683a3101010203040506070800000101020302");
+    assert_eq!(goes_and_comes(&report), "0903683a3101010203040506070800000101020301ac0202");
 }
 
 #[test]

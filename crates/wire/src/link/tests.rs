@@ -164,3 +164,25 @@ fn a_client_sends_no_more_than_its_node_lets_come() {
     assert!(peer.heard.borrow().len() > 100_000);
     assert!(now(coming).is_ok());
 }
+
+#[test]
+fn what_is_kept_with_a_request_is_dropped_when_it_is_answered_or_the_connection_ends_and_not_when_it_is_given_up() {
+    let (peer, link, mut running) = link();
+    let kept = Rc::new(());
+    let asked = || {
+        let coming = ask(&link, 0);
+        coming.keep(kept.clone());
+        coming
+    };
+    let (one, two, three) = (asked(), asked(), asked());
+    drop((two, three));
+    assert_eq!(Rc::strong_count(&kept), 4, "the node may have all three");
+    say(&peer, 1, END, 0, b"", b"");
+    say(&peer, 2, END, 0, b"", b"");
+    assert_eq!(run(&mut running), None);
+    assert_eq!(Rc::strong_count(&kept), 2);
+    assert!(now(one).is_ok());
+    peer.ended.set(true);
+    run(&mut running).expect("it ended");
+    assert_eq!(Rc::strong_count(&kept), 1);
+}

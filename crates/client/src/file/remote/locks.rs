@@ -213,8 +213,11 @@ impl Shared {
         if is_fenced {
             self.fence(fence).await?;
         } else if version > self.shown.get() {
-            // Who had it raised may not have come that far.
-            self.show().await?;
+            // Who had it raised may not have come that far. A target without room for it keeps others out as long as it is served.
+            match self.show().await {
+                Err(error) if error.kind != Kind::Full => return Err(error),
+                _ => {}
+            }
         }
         // Only who holds the lock has an intent for this stripe under way, and that is this client from now on: whatever is
         // there was not ended, by somebody who died, or by a write that failed.
@@ -253,6 +256,8 @@ impl Shared {
             found.into_iter().map(|(id, _)| (component, id)).collect::<Vec<_>>()
         }));
         let those = looked.await.into_iter().flatten().collect();
+        // What was found may have been begun with the version that there is by now.
+        let version = version.max(self.version() + 1);
         self.fence(version).await?;
         *self.locks.shut_out.borrow_mut() = (self.version(), those);
         Ok(())
@@ -260,6 +265,11 @@ impl Shared {
 
     /// Shuts everybody out who may have lost a lock, or be gone.
     pub(super) async fn fence(self: &Rc<Self>, version: u64) -> Result<()> {
+        // One does it for all who want it at the same time.
+        let _turn = self.fencing.take(1).await;
+        if self.shown.get() >= version {
+            return Ok(());
+        }
         let file = self.grant.borrow().entry.file;
         let fenced = self.control.change(Change::Fence(Fence { file, version })).await;
         fenced.map_err(|error| of_manager(file, error))?;

@@ -1,8 +1,9 @@
 use super::super::intake::tests::Hand;
 use super::*;
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Waker};
+use forebay_model::{Kind, Timestamp};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const TARGET: TargetId = TargetId(1);
@@ -53,7 +54,7 @@ fn who_waits_for_memory_is_counted_as_long_as_it_waits() {
     let (incoming, _clock) = incoming();
     let mut context = Context::from_waker(Waker::noop());
     let mut first = pin!(incoming.take(TARGET, 32 * MIB - OVERHEAD));
-    let std::task::Poll::Ready(Ok(first)) = first.as_mut().poll(&mut context) else { panic!("there is room") };
+    let Poll::Ready(Ok(first)) = first.as_mut().poll(&mut context) else { panic!("there is room") };
     assert!(!incoming.is_waited_for(TARGET));
     {
         let mut second = pin!(incoming.take(TARGET, MIB));
@@ -65,4 +66,84 @@ fn who_waits_for_memory_is_counted_as_long_as_it_waits() {
     assert!(!incoming.is_waited_for(TARGET));
     drop(first);
     assert_eq!(incoming.used(), 0);
+}
+
+/// Time that the test moves, with which waits end.
+struct Moving(Rc<Cell<Moment>>);
+
+impl Clock for Moving {
+    fn now(&self) -> Moment {
+        self.0.get()
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn sleep_until(&self, moment: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
+        let now = self.0.clone();
+        Box::pin(poll_fn(move |_| if now.get() >= moment { Poll::Ready(()) } else { Poll::Pending }))
+    }
+}
+
+#[test]
+fn who_waits_for_what_goes_to_other_targets_that_hang_is_refused_in_the_end_as_who_waits_for_its_own() {
+    let now = Rc::new(Cell::new(Moment(1)));
+    let incoming = Incoming::new(Bytes::mib(64), 2, Rc::new(Moving(now.clone())), PATIENCE);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut hang = Vec::new();
+    for target in [TARGET, TargetId(2)] {
+        let mut taking = pin!(incoming.take(target, 32 * MIB - OVERHEAD));
+        let Poll::Ready(Ok(taken)) = taking.as_mut().poll(&mut context) else { panic!("it has its half") };
+        hang.push(taken);
+    }
+    let mut own = pin!(incoming.take(TARGET, MIB));
+    let mut other = pin!(incoming.take(TargetId(3), MIB));
+    assert!(own.as_mut().poll(&mut context).is_pending() && other.as_mut().poll(&mut context).is_pending());
+    now.set(now.get() + WAITS * PATIENCE);
+    for (taking, says) in
+        [(own.as_mut().poll(&mut context), "to target"), (other.as_mut().poll(&mut context), "other targets")]
+    {
+        let Poll::Ready(Err(error)) = taking else { panic!("it waits for ever") };
+        assert!(error.kind == Kind::Busy && error.message.contains(says), "{error}");
+    }
+    drop(hang);
+    let Poll::Ready(Ok(_)) = pin!(incoming.take(TargetId(3), MIB)).poll(&mut context) else { panic!("there is room") };
+}
+
+#[test]
+fn a_target_that_gives_nothing_back_and_to_which_nothing_comes_is_not_waited_for_and_one_that_is_slow_is() {
+    let now = Rc::new(Cell::new(Moment(1)));
+    let incoming = Incoming::new(Bytes::mib(64), 2, Rc::new(Moving(now.clone())), PATIENCE);
+    let mut context = Context::from_waker(Waker::noop());
+    let pass = |seconds| now.set(now.get() + Duration::from_secs(seconds));
+    let mut given = Vec::new();
+    for _ in 0..32 {
+        let mut taking = pin!(incoming.take(TARGET, MIB - OVERHEAD));
+        let Poll::Ready(Ok(taken)) = taking.as_mut().poll(&mut context) else { panic!("there is room") };
+        given.push(taken);
+    }
+    let mut waits = pin!(incoming.take(TARGET, 2 * MIB));
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    pass(4);
+    drop(given.pop());
+    pass(4);
+    assert!(waits.as_mut().poll(&mut context).is_pending(), "it gave something back");
+    pass(1);
+    let refused = |polled: Poll<Result<Taken>>| match polled {
+        Poll::Ready(Err(error)) => error.kind == Kind::Busy,
+        _ => false,
+    };
+    assert!(refused(waits.as_mut().poll(&mut context)));
+    assert!(refused(pin!(incoming.take(TARGET, 2 * MIB)).poll(&mut context)), "who comes later does not wait at all");
+    let number = incoming.begins(TARGET, MIB, Rc::default());
+    let mut waits = pin!(incoming.take(TARGET, 2 * MIB));
+    assert!(waits.as_mut().poll(&mut context).is_pending(), "that is waited for");
+    incoming.ends(number);
+    pass(4);
+    assert!(waits.as_mut().poll(&mut context).is_pending(), "it was given that just now");
+    pass(1);
+    assert!(refused(waits.as_mut().poll(&mut context)));
+    drop(given);
+    assert!(incoming.held.borrow().is_empty() && incoming.used() == 0);
 }

@@ -76,6 +76,7 @@ pub(in crate::network) fn target(id: TargetId) -> TargetInfo {
         map_memory: Bytes::ZERO,
         map_memory_limit: Bytes::ZERO,
         rings_made_anew: 0,
+        recorded: None,
     }
 }
 

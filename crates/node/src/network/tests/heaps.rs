@@ -4,6 +4,7 @@ use super::*;
 use crate::host::TargetHandle;
 use crate::service::Order;
 use forebay_env::mailbox::mailbox;
+use forebay_env::race::{First, race};
 use forebay_model::heap::{HeapSettings, RecordId};
 use forebay_wire::command::Reply;
 use forebay_wire::heap::network::{MOST_TRANSACTIONS, NetworkAsk, NetworkRequest, name_of};
@@ -208,6 +209,53 @@ fn with_its_connection_a_transaction_is_undone() {
         match orders.receive().await {
             Some(Order::EndLink(ended)) => assert_eq!(ended, of),
             _ => panic!("the transaction goes on"),
+        }
+    })
+    .expect("the loop of the network");
+}
+
+#[test]
+fn units_that_are_being_read_for_a_copy_over_a_connection_that_was_replaced_are_waited_for_by_the_next_one() {
+    let (to_target, mut orders) = mailbox();
+    real::run_network(|env| async move {
+        let door = TargetDoor { id: TargetId(5), handle: TargetHandle::new(to_target) };
+        let rig = served(env, vec![door], Bounds::default()).await;
+        let (one, all) = (rig.link(Credit::new(1 << 20)).await, rig.capability(Rights::ALL));
+        let asked = |link: &Link| {
+            let units = HeapAsk::ReadUnits { watch: 1, first: 0, count: 1 };
+            let ask = NetworkAsk::Records { transaction: 1, ask: units };
+            let request = NetworkRequest { target: rig.target, heap: OBJECT, ask };
+            let (body, shown) = (request.body().expect("it fits"), rig.shown(&all));
+            let (command, most) = (request.command(), 1 << 16);
+            link.ask(Asked { command, body: &body, payload: Vec::new(), most, shown: Some(&shown) })
+                .expect("it is asked")
+        };
+        let first = asked(&one);
+        let Some(Order::Heap { answer, .. }) = orders.receive().await else { panic!("no request") };
+        let Duplex { read: from, write: to, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
+        let replaces = ([8; 16], Some(one.hello().nonce));
+        let opening = Link::open(from, to, replaces, (Credit::new(1 << 20), Memory::default()));
+        let (two, running) = opening.await.expect("a welcome");
+        rig.env.spawner.detach(async move { drop(running.await) });
+        let beside = async {
+            while let Some(order) = orders.receive().await {
+                assert!(matches!(order, Order::EndLink(_)), "something is done beside the first one");
+            }
+        };
+        match race(asked(&two), beside).await {
+            First::Left(refused) => assert_eq!(refused.expect_err("the first one may yet be done").kind, Kind::Busy),
+            First::Right(()) => panic!("the target is gone"),
+        }
+        first.await.expect_err("its connection was replaced");
+        answer.send(Ok(HeapReply::Done.into()), 0).await;
+        loop {
+            let mut again = asked(&two);
+            match race(orders.receive(), &mut again).await {
+                First::Left(Some(Order::Heap { .. })) => break,
+                First::Left(other) => assert!(matches!(other, Some(Order::EndLink(_))), "nothing else is asked"),
+                // It was not known yet that the first one is done.
+                First::Right(refused) => assert_eq!(refused.expect_err("nobody answers").kind, Kind::Busy),
+            }
         }
     })
     .expect("the loop of the network");

@@ -1,10 +1,11 @@
-//! A target that hangs: what is asked of others finds memory.
+//! A target that hangs: what is asked of others finds memory, and connections that serve.
 
 use super::*;
 use crate::host::TargetHandle;
 use crate::service::Order;
 use forebay_env::mailbox::{Receiver, mailbox};
 use forebay_env::race::{First, race};
+use forebay_wire::frame::HEADER;
 use forebay_wire::link::Coming;
 use std::cell::Cell;
 
@@ -115,6 +116,93 @@ fn what_is_written_to_a_target_that_hangs_leaves_memory_for_others_and_is_refuse
             answered(&well, link, write(0), vec![3; MIB]).await.expect("it is written");
         }
         assert_eq!(hung.node.memory_used(), Bytes::ZERO);
+    })
+    .expect("the loop of the network");
+}
+
+/// Waits for this no longer than tests may.
+async fn soon<T>(rig: &Rig, what: impl Future<Output = T>) -> T {
+    match race(what, rig.env.clock.sleep(Duration::from_secs(20))).await {
+        First::Left(came) => came,
+        First::Right(()) => panic!("it does not come"),
+    }
+}
+
+#[test]
+fn who_connects_again_while_a_target_hangs_is_welcome_in_time_and_uses_the_others() {
+    real::run_network(|env| async move {
+        let (hung, well, mut orders) = rigs(env, Bounds::default()).await;
+        let one = hung.link(Credit::new(1 << 20)).await;
+        let hangs = asked(&hung, &one, create());
+        let taken = soon(&hung, orders.receive()).await.expect("it is asked");
+        let Duplex { read: from, write: to, .. } = hung.env.fabric.connect(&hung.address).await.expect("a connection");
+        let replaces = ([8; 16], Some(one.hello().nonce));
+        let opening = Link::open(from, to, replaces, (Credit::new(1 << 20), Memory::default()));
+        // A client gives a hello five seconds.
+        let First::Left(opened) = race(opening, hung.env.clock.sleep(Duration::from_secs(5))).await else {
+            panic!("nobody says hello")
+        };
+        let (two, running) = opened.expect("a welcome");
+        hung.env.spawner.detach(async move { drop(running.await) });
+        answered(&well, &two, create(), vec![]).await.expect("the other target serves");
+        // What was asked of the one that hangs may still be done, so nothing may come behind it.
+        assert_eq!(kind(answered(&hung, &two, create(), vec![]).await), Kind::Busy);
+        drop(taken);
+        soon(&hung, hangs).await.expect_err("its connection was replaced");
+        let order = loop {
+            let mut again = asked(&hung, &two, create());
+            match race(orders.receive(), &mut again).await {
+                First::Left(Some(Order::EndLink(_))) => {}
+                First::Left(order) => break order,
+                // It was not done yet.
+                First::Right(refused) => assert_eq!(refused.expect_err("nobody answers").kind, Kind::Busy),
+            }
+        };
+        assert!(matches!(order, Some(Order::Object { .. })), "it is asked once nothing of before is under way");
+    })
+    .expect("the loop of the network");
+}
+
+#[test]
+fn reads_of_a_target_that_hangs_which_nobody_waits_for_any_more_leave_the_connection_to_others() {
+    real::run_network(|env| async move {
+        let (hung, well, _orders) = rigs(env, Bounds::default()).await;
+        let link = hung.link(Credit::new(64 << 20)).await;
+        for _ in 0..1100 {
+            drop(asked(&hung, &link, read(0, 4096)));
+        }
+        for _ in 0..10 {
+            answered(&well, &link, read(0, 4096), vec![]).await.expect("the other target serves");
+        }
+        let refused = soon(&hung, asked(&hung, &link, read(0, 4096))).await.expect_err("it has what it may have");
+        assert!(refused.kind == Kind::Busy && refused.message.contains("of target"), "{refused}");
+    })
+    .expect("the loop of the network");
+}
+
+#[test]
+fn who_waits_for_memory_behind_a_target_that_hangs_hears_that_the_node_is_there() {
+    real::run_network(|env| async move {
+        // With so much it is refused long after this has ended.
+        let bounds = Bounds { memory: Bytes::mib(4), patience: Duration::from_secs(240), ..Bounds::default() };
+        let (hung, _well, mut orders) = rigs(env, bounds).await;
+        let (first, link) = (hung.link(Credit::new(1 << 20)).await, hung.link(Credit::new(1 << 20)).await);
+        let write_over = |link: &Link| {
+            let (rig, link, all) = (hung.clone(), link.clone(), hung.capability(Rights::ALL));
+            hung.env.spawner.spawn(async move { rig.ask(&link, &all, write(0), vec![1; MIB]).await })
+        };
+        let _has_memory = write_over(&first);
+        let _taken = soon(&hung, orders.receive()).await.expect("it has memory");
+        let _waits = write_over(&link);
+        // Besides that it may send the payload it is told nothing else.
+        let (before, _) = link.moved();
+        let heard = async {
+            while link.moved().0 < before + 3 * HEADER as u64 {
+                hung.env.clock.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(&hung, heard).await;
+        assert!(link.ended().is_none(), "it goes on");
     })
     .expect("the loop of the network");
 }

@@ -57,6 +57,25 @@ fn locks_are_held_in_turn_and_say_from_which_version_on_they_keep_others_out() {
 }
 
 #[test]
+fn whoever_held_a_lock_before_the_node_was_started_is_kept_out_by_a_fence_that_was_raised_since() {
+    with_node(Bounds::default(), |rig| async move {
+        let link = rig.link(Credit::new(1 << 20)).await;
+        let fence = |answer: Answer| forebay_wire::read_body::<Locked>(&answer.body).expect("a lock").fence;
+        for version in [FIRST_FENCE + 1, FIRST_FENCE + 2] {
+            rig.fence(version).await.expect("it is durable");
+        }
+        let newest = rig.shown(&Capability { version: FIRST_FENCE + 2, ..rig.capability(Rights::WRITE) });
+        // Lost since then is another thing.
+        for (deserted, expected) in [(true, FIRST_FENCE + 1), (false, FIRST_FENCE + 3), (false, FIRST_FENCE + 3)] {
+            let held = rig.lock(&link, &newest);
+            let held_by = held.request();
+            assert_eq!(fence(held.await.expect("nobody holds it")), expected);
+            rig.unlock_with(&link, held_by, deserted).await;
+        }
+    });
+}
+
+#[test]
 fn who_gives_a_lock_back_under_which_something_may_still_come_has_the_next_holder_fence_the_file() {
     with_node(Bounds::default(), |rig| async move {
         let link = rig.link(Credit::new(1 << 20)).await;

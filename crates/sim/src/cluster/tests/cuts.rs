@@ -13,7 +13,6 @@ fn what_is_written_beside_others_stays_though_a_node_comes_back_that_keeps_a_cut
     let mut cut_short = 0;
     for micros in (0..16_000).step_by(1000) {
         let world = Rc::new(World::new(micros));
-        // Two groups of six: over one, parity takes no turns.
         let cluster = Cluster::new(world.clone(), spec(NODES as u32));
         let writer = cluster.client_machine("writer");
         let (files, control) = (writer.files.clone(), writer.control.clone());

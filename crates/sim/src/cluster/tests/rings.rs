@@ -1,5 +1,6 @@
 //! Rings over the network: recorders and queries while connections, nodes and clients come and go.
 
+mod asking;
 mod between;
 mod clock;
 mod damage;
