@@ -118,7 +118,9 @@ impl UdpSource {
             };
             let frames = datagram.data.chunks_exact(size.0 as usize);
             let rest = frames.remainder();
-            self.each.saw(rest.is_empty().then_some(frames.len() as u64));
+            // One without frames says nothing of how many others have.
+            let is_cut = rest.is_empty() && !datagram.data.is_empty();
+            self.each.saw(is_cut.then_some(frames.len() as u64));
             for frame in frames {
                 feed.element(datagram.time, &[frame])?;
             }

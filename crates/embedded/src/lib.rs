@@ -32,7 +32,8 @@ use std::sync::Arc;
 /// How a directory is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// How long to wait for a process that is just taking over, is ending, or does not answer; and who is told.
+    /// How long to wait for a process that is just taking over, is ending, or does not answer, and for what one that was killed
+    /// had asked of its devices; and who is told.
     pub patience: Patience,
 }
 

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// The first and the longest pause before another look at who owns the targets.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// How long [`own_within`] waits for what a killed owner had asked of its devices: as long as a guest does by itself.
+const LAST_IO: Duration = Duration::from_secs(30);
 
 /// This process in the directory.
 pub(crate) struct Member {
@@ -53,8 +55,16 @@ struct Owner {
 }
 
 impl Owner {
-    fn start(dir: &Path, settings: &Settings, lock: Lock, within: Within) -> Result<Owner> {
-        let open = |target: &PathBuf| real::open(dir.join(target), OpenMode::Exclusive);
+    /// A device is in use until the last I/O of an owner that was killed has ended: that is waited for while `goes_on` wishes, with
+    /// the lock, so that all others wait for this process.
+    fn start(
+        dir: &Path,
+        settings: &Settings,
+        lock: Lock,
+        within: Within,
+        goes_on: &mut dyn FnMut(&Error) -> bool,
+    ) -> Result<Owner> {
+        let open = |target: &PathBuf| real::open_waiting(dir.join(target), OpenMode::Exclusive, &mut *goes_on);
         let devices = settings.targets.iter().map(open).collect::<Result<Vec<_>>>()?;
         let identities = identity::claim(settings, &devices)?;
         let host = Arc::new(Host::start_within(devices, within.memory)?);
@@ -118,19 +128,25 @@ pub struct Owned {
     owner: Arc<Owner>,
 }
 
-/// Opens the targets in `dir`. [`Kind::Busy`] if another process has them.
+/// Opens the targets in `dir`. [`Kind::Busy`] if another process has them, or I/O of one that was killed does not end.
 pub fn own(dir: &Path) -> Result<Owned> {
     own_within(dir, Within::default())
 }
 
 /// The same, taking no more on than that.
 pub fn own_within(dir: &Path, within: Within) -> Result<Owned> {
+    let give_up = clock::now() + LAST_IO;
+    own_while(dir, within, &mut |_| clock::now() < give_up)
+}
+
+/// The same, which waits for devices that are in use while `goes_on` wishes.
+pub(crate) fn own_while(dir: &Path, within: Within, goes_on: &mut dyn FnMut(&Error) -> bool) -> Result<Owned> {
     let settings = Settings::read(dir)?;
     let dir = file::absolute(dir)?;
     let Some(lock) = settings::try_own(&dir)? else {
         return Err(Error::busy(format!("a process has the cluster in {} open; end it first", dir.display())));
     };
-    Ok(Owned { owner: Arc::new(Owner::start(&dir, &settings, lock, within)?) })
+    Ok(Owned { owner: Arc::new(Owner::start(&dir, &settings, lock, within, goes_on)?) })
 }
 
 impl Owned {
@@ -194,28 +210,36 @@ impl Member {
         let patience = self.options.patience;
         let (mut notice, give_up) = (Some(clock::now() + patience.notice), clock::now() + patience.limit);
         let mut pause = PAUSES.0;
+        // Whether to go on waiting; once that takes long, it is told why.
+        let mut goes_on = |why: &str| {
+            let now = clock::now();
+            if now < give_up && notice.take_if(|due| now >= *due).is_some() {
+                (patience.tell)(why);
+            }
+            now < give_up
+        };
         loop {
             if let Some(lock) = settings::try_own(&self.dir)? {
                 // Targets may have been added since this process opened it.
-                let owner = Arc::new(Owner::start(&self.dir, &Settings::read(&self.dir)?, lock, Within::default())?);
+                let settings = Settings::read(&self.dir)?;
+                let held = &mut |held: &Error| goes_on(&held.message);
+                let owner = Arc::new(Owner::start(&self.dir, &settings, lock, Within::default(), held)?);
                 return Ok(Part { peer: Arc::new(LocalPeer(owner.host.clone())), owner: Some(owner) });
             }
             match Remote::connect_with(Arc::new(UnixNetwork), &address, patience) {
                 Ok(remote) => return Ok(Part { peer: Arc::new(remote), owner: None }),
                 // It is just beginning, or ending.
                 Err(error) if matches!(error.kind, Kind::Missing | Kind::Disconnected) => {
-                    if clock::now() >= give_up {
+                    let why = format!(
+                        "a process has the cluster in {} and does not answer yet, or no more; wait, or end it",
+                        self.dir.display()
+                    );
+                    if !goes_on(&why) {
                         return Err(Error::busy(format!(
                             "a process has the cluster in {} and has not answered for {:?} ({error}); end it or wait",
                             self.dir.display(),
                             patience.limit
                         )));
-                    }
-                    if notice.take_if(|due| clock::now() >= *due).is_some() {
-                        (patience.tell)(&format!(
-                            "a process has the cluster in {} and does not answer yet, or no more; wait, or end it",
-                            self.dir.display()
-                        ));
                     }
                 }
                 Err(error) => return Err(error),

@@ -11,6 +11,8 @@ use common::{Dice, Place, pass, signal};
 use forebay_client::file::options::Options;
 use forebay_model::{Bytes, Kind};
 use forebay_sim::seeds;
+use std::io::{Read, Write};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -51,7 +53,8 @@ fn files_are_put_listed_moved_got_and_removed_over_the_network() {
         (&["rm", "/data"], "remove them first"),
         (&["stat", "/data/../data/y"], ".."),
         (&["mv", "/data", "/data/inside"], "/data"),
-        (&["rm", "--unfinished", "/data/y"], "--unfinished"),
+        (&["rm", "--unfinished", "/data/y"], "/data/y is no directory"),
+        (&["rm", "--unfinished", "/nope"], "/nope"),
     ] {
         let failure = served.run(&place, args);
         assert!(!failure.status.success(), "{args:?}");
@@ -61,6 +64,57 @@ fn files_are_put_listed_moved_got_and_removed_over_the_network() {
     served.ok(&place, &["put", "in", "/data/y", "--force"]);
     served.ok(&place, &["rm", "/data/y"]);
     served.ok(&place, &["rm", "/data"]);
+    assert_eq!(served.ok(&place, &["ls", "--json"]), b"");
+    served.stop();
+}
+
+#[test]
+fn what_a_killed_put_leaves_in_a_directory_can_be_removed_and_so_can_what_is_being_put() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    served.ok(&place, &["mkdir", "/data"]);
+    let listed = || String::from_utf8(served.ok(&place, &["ls", "/data", "--json"])).unwrap();
+    let putting = |name: &str| {
+        let mut put = served.command(&place, &["put", "-", name]).stdin(Stdio::piped()).spawn().unwrap();
+        // More than a pipe holds: the file is there once it is taken in.
+        put.stdin.as_mut().unwrap().write_all(&Dice(4).bytes(2 << 20)).unwrap();
+        put
+    };
+    let mut killed = putting("/data/x");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let left = listed();
+    assert!(left.lines().count() == 1 && left.contains("\"/data/.forebay.put."), "{left}");
+    // What is only called like one is somebody's own; and names may be as long as any.
+    std::fs::write(place.path("in"), "precious").unwrap();
+    let longest = format!("/data/{}", "n".repeat(255));
+    for name in ["/data/.forebay.put.notes", longest.as_str()] {
+        served.ok(&place, &["put", "in", name]);
+        assert_eq!(served.ok(&place, &["get", name, "-"]), b"precious");
+    }
+    assert_eq!(served.ok(&place, &["rm", "--unfinished", "/data"]), b"Removed 1 file without a name.\n");
+    let mut put = putting("/data/y");
+    let removed = served.ok(&place, &["rm", "--unfinished", "/data", "--json"]);
+    let removed: serde_json::Value = serde_json::from_slice(&removed).unwrap();
+    assert_eq!(removed["removed_unfinished"], 1, "{removed}");
+    drop(put.stdin.take());
+    assert_eq!(put.wait().unwrap().code(), Some(1), "what it put is gone");
+    let left = listed();
+    assert!(left.lines().count() == 2 && left.contains("notes") && left.contains(&longest), "{left}");
+    served.stop();
+}
+
+#[test]
+fn a_put_on_the_network_that_is_stopped_leaves_nothing_and_says_so() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let mut put = served.command(&place, &["put", "-", "/x"]).stdin(Stdio::piped()).spawn().unwrap();
+    put.stdin.as_mut().unwrap().write_all(&Dice(5).bytes(1 << 20)).unwrap();
+    signal(&put, "INT");
+    let mut said = String::new();
+    put.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(put.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("putting /x was stopped before its end; nothing of it stays"), "{said}");
     assert_eq!(served.ok(&place, &["ls", "--json"]), b"");
     served.stop();
 }

@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::served::Served;
 use common::{Place, hardy, let_its_disk_die, signal};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -282,6 +283,31 @@ fn a_scrub_that_is_stopped_after_it_found_damage_has_failed() {
     output.read_to_string(&mut said).unwrap();
     assert!(said.contains("stopped after") && said.contains("1 damaged place"), "{said}");
     assert_eq!(scrub.wait().unwrap().code(), Some(1), "{said}");
+}
+
+#[test]
+fn a_scrub_that_is_stopped_before_its_end_has_failed_though_it_found_nothing() {
+    let place = Place::formatted("256MiB");
+    let segments = ["--segment", "1MiB", "--block", "64KiB", "--overflow", "block"];
+    place.ok(&[&["ring", "create", "/r", "--capacity", "64MiB"], &segments[..]].concat());
+    place.ok(&["record", "/r", "--generate", "max,1KiB", "--count", "30000"]);
+    let served_at = Place::new();
+    let served = Served::start(&served_at);
+    std::fs::write(served_at.path("in"), vec![7; 16 << 20]).unwrap();
+    served.ok(&served_at, &["put", "in", "/x"]);
+    let local = (place.command(&["scrub", "--rate", "1MB/s"]), "stopped after");
+    let remote = (served.command(&served_at, &["scrub", "--rate", "1MB/s"]), "stopped before the end");
+    for (mut command, words) in [local, remote] {
+        let mut scrub = command.spawn().unwrap();
+        while !heeds_signals(&scrub) {
+            assert_eq!(scrub.try_wait().unwrap(), None, "it scrubs");
+        }
+        signal(&scrub, "INT");
+        let output = scrub.wait_with_output().unwrap();
+        let (told, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(output.status.code() == Some(1) && told.contains(words), "{told} {said}");
+    }
+    served.stop();
 }
 
 #[test]

@@ -44,6 +44,19 @@ fn volumes_are_made_listed_limited_and_removed() {
 }
 
 #[test]
+fn a_quota_that_makes_no_sense_on_one_of_several_targets_is_given_to_none() {
+    let place = Place::formatted("256MiB");
+    place.ok(&["volume", "create", "7", "--hard", "20MiB"]);
+    place.ok(&["target", "add", "cluster/target.1", "--size", "256MiB"]);
+    // Only the one that was added has none.
+    place.ok(&["volume", "create", "7", "--hard", "5MiB"]);
+    place.refused(&["volume", "quota", "7", "--soft", "10MiB"], 2, &["never comes"]);
+    let of_both = values(&place.ok(&["volume", "list", "--json"]));
+    assert_eq!(of_both.iter().map(|value| &value["hard_bytes"]).collect::<Vec<_>>(), [20 << 20, 5 << 20]);
+    assert!(of_both.iter().all(|value| value["soft_bytes"].is_null()), "{of_both:?}");
+}
+
+#[test]
 fn what_would_go_beyond_a_hard_quota_is_refused_and_leaves_nothing() {
     let place = Place::formatted("256MiB");
     place.ok_fed(&["put", "-", "/a"], &Dice(1).bytes(1 << 20));

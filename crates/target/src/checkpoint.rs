@@ -8,6 +8,9 @@
 //! A device may lose a write, or do it elsewhere, and say that it did it: where that was of one pair, and went over the
 //! other one, neither is left. So what was written last is read back, and written again if it is not there. The pair
 //! of which that is known is the one that the next commit writes last.
+//!
+//! Who looks beside an owner that commits sees copies that are only half written: [`load_beside`] tells them from damaged ones, which
+//! stay as they are.
 
 use crate::catalog::Catalog;
 use crate::layout::{ROOT_LEN, ROOTS};
@@ -15,7 +18,15 @@ use crate::schedule::{Class, Scheduler};
 use crate::superblock::Superblock;
 use forebay_env::Buffer;
 use forebay_model::block::crc32c;
-use forebay_model::{Bytes, Error, Result};
+use forebay_model::{Bytes, Error, Kind, Result};
+use std::time::Duration;
+
+/// How often it is looked at most beside an owner, and how often nothing may have changed since a look before that counts.
+const LOOKS: u32 = 20;
+const ALIKE: u32 = 6;
+/// The pause after the first look. It doubles while nothing changes, so that what is damaged was so for longer than a second: a commit
+/// may wait as long for the device.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What opening found of the two copies.
 pub struct Found {
@@ -233,6 +244,63 @@ pub async fn load(disk: &Scheduler) -> Result<Found> {
     })
 }
 
+/// As [`load`], of a device that its owner may be writing: as damaged counts only what stays as it is. [`Kind::Busy`] where no copy is
+/// whole, and what is there changes all the time.
+pub async fn load_beside(disk: &Scheduler) -> Result<Found> {
+    let (mut before, mut alike, mut pause) = (None, 0, PAUSE);
+    let mut found = load(disk).await;
+    for _ in 1..LOOKS {
+        if !is_doubtful(&found) {
+            return found;
+        }
+        let seen = Some(seen(disk).await);
+        (alike, pause) = if before == seen { (alike + 1, pause * 2) } else { (0, PAUSE) };
+        if alike == ALIKE {
+            return found;
+        }
+        before = seen;
+        disk.env().clock.sleep(pause).await;
+        found = load(disk).await;
+    }
+    match found {
+        // What is being written is not damaged.
+        Ok(found) => Ok(Found { complaints: Vec::new(), ..found }),
+        Err(error) if error.kind == Kind::Damaged => Err(Error::busy(format!(
+            "{}: superblock and checkpoint are written all the time, and no copy of them was whole when it was looked ({error}); \
+             look again",
+            disk.geometry().name
+        ))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether what was found may look so because it is being written.
+fn is_doubtful(found: &Result<Found>) -> bool {
+    match found {
+        Ok(found) => !found.complaints.is_empty(),
+        Err(error) => error.kind == Kind::Damaged,
+    }
+}
+
+/// What tells a look from another: the checksums of both roots, and of the areas that they tell of, as far as they can be read.
+async fn seen(disk: &Scheduler) -> Vec<Option<u32>> {
+    let mut seen = Vec::new();
+    for (which, at) in ROOTS.into_iter().enumerate() {
+        let root = read(disk, at, ROOT_LEN).await.ok();
+        seen.push(root.as_deref().map(crc32c));
+        let superblock = root.and_then(|root| Superblock::decode(&root).ok().flatten());
+        if let Some(superblock) = superblock
+            && superblock.checkpoint_len <= superblock.layout.area.0
+            && let Ok(copy) = superblock.copy()
+        {
+            let at = superblock.layout.area_at(which);
+            let end = superblock.beside(which) + Bytes(copy.len() as u64);
+            seen.push(read(disk, at, end - at).await.ok().as_deref().map(crc32c));
+        }
+    }
+    seen
+}
+
 /// The catalog that `superblock` tells of, from area `which`; both areas should hold it.
 pub async fn load_catalog(disk: &Scheduler, superblock: &Superblock, which: usize) -> Result<Catalog> {
     if superblock.checkpoint_len > superblock.layout.area.0 {
@@ -294,3 +362,6 @@ async fn read_as(disk: &Scheduler, offset: Bytes, length: Bytes, class: Class) -
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

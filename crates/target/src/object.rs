@@ -282,6 +282,13 @@ impl Objects {
         self.alive()
     }
 
+    /// The last record that is durable with all before it: it rises with whatever is acknowledged of objects, and no crash takes it back.
+    /// None before the logs have been read, and once no objects are served.
+    pub fn recorded(&self) -> Option<u64> {
+        let work = self.work.borrow();
+        (work.ready && work.failure.is_none()).then_some(work.durable)
+    }
+
     /// What has been done since opening.
     pub fn counters(&self) -> Counters {
         self.work.borrow().counters

@@ -32,6 +32,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Blocks of staging of a ring at least.
+const STAGING_LEAST: u64 = 8;
+
 /// What all rings of a target share.
 pub(crate) struct Core {
     pub(crate) disk: Scheduler,
@@ -273,11 +276,12 @@ impl Target {
         checkpoint::commit(&disk, &mut superblock, &Catalog::fresh(&layout), 0, ReadBack::First).await.map(|_| ())
     }
 
-    /// Whether a formatted target is on the device: its superblock, without changing anything.
+    /// Whether a formatted target is on the device: its superblock, without changing anything. Its owner may be at work: what that is
+    /// writing is not damaged.
     pub async fn inspect(env: Env) -> Result<(Superblock, Catalog, Vec<String>)> {
         let geometry = env.device.geometry();
         let disk = Scheduler::new(env, Profile::guess(geometry.size, geometry.rotates));
-        let found = checkpoint::load(&disk).await?;
+        let found = checkpoint::load_beside(&disk).await?;
         Ok((found.superblock, found.catalog, found.complaints))
     }
 
@@ -354,19 +358,27 @@ impl Target {
     }
 
     fn start(&self, id: RingId) -> Result<Rc<Ring>> {
-        let (spec, segment) = self.core.with_ring(id, |r| (r.spec.clone(), r.segment));
+        let spec = self.core.with_ring(id, |r| r.spec.clone());
         let keys = spec.key_set()?;
         let profile = self.core.profile();
         let staging = admission::staging(&profile, spec.guarantee, spec.flush_interval, spec.block);
-        let count = (staging.0 / spec.block.0).clamp(8, 4096) as usize;
+        let count = (staging.min(admission::MOST_STAGING).0 / spec.block.0).max(STAGING_LEAST) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
-        let demand = self.core.with_ring(id, |record| self.core.demand(record));
-        self.core.disk.expect(id, Expected { rate: demand.written(), run: segment, lag: spec.flush_interval });
-        self.set_patience();
+        self.expect(id);
         let work = ring.clone();
         self.core.disk.env().spawner.detach(async move { work.run().await });
         Ok(ring)
+    }
+
+    /// Tells the scheduler what a ring will write, by what it is promised now.
+    fn expect(&self, id: RingId) {
+        let expected = self.core.with_ring(id, |record| {
+            let rate = self.core.demand(record).written();
+            Expected { rate, run: record.segment, lag: record.spec.flush_interval }
+        });
+        self.core.disk.expect(id, expected);
+        self.set_patience();
     }
 
     /// Checkpoints wait as long as the ring with the shortest lap can.

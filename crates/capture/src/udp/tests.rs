@@ -63,7 +63,7 @@ fn frames_are_cut_out_of_datagrams_and_what_is_left_is_rejected() {
 #[test]
 fn of_frames_that_the_kernel_dropped_it_is_said_how_many_only_where_each_datagram_had_as_many() {
     const SENT: u64 = 500;
-    for (first, frames) in [(1000, Some(2)), (500, None), (1001, None)] {
+    for (first, frames) in [(1000, Some(2)), (500, None), (1001, None), (0, None)] {
         let clock = MachineClock::new();
         let small = UdpOptions { buffer: Bytes::kib(64), ..at("127.0.0.1:0") };
         let mut source = UdpSource::open(&small, Some(Bytes(500)), clock.clone()).unwrap();

@@ -1,9 +1,11 @@
 //! The owner of a directory is killed while others record and read.
 
 use super::{Seen, element, enter, fresh, read, spec, time};
-use crate::Options;
+use crate::member::own_while;
+use crate::{Options, Within};
 use forebay_client::{Event, Patience};
 use forebay_model::{Cause, Error, Kind};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -249,6 +251,61 @@ fn everybody_goes_on_when_an_owner_that_records_is_killed() {
         let owners = guests.iter().filter(|(_, c)| c.info().is_ok_and(|info| info.process == std::process::id()));
         assert_eq!(owners.count(), 2, "one took over, and serves the other");
     }
+}
+
+/// A target, locked from beside, as it is by the last I/O of an owner that was killed.
+fn locked(dir: &Path) -> File {
+    let target = File::open(dir.join("target.0")).expect("opened");
+    target.lock().expect("locked");
+    target
+}
+
+/// What the disk of a killed owner still does, until a guest tells that it waits for it.
+static LAST_IO: Mutex<Option<File>> = Mutex::new(None);
+
+#[test]
+fn a_guest_goes_on_where_the_disk_of_a_killed_owner_still_works_for_long() {
+    let dir = fresh();
+    let mut owner = Owner::start(dir.path());
+    let patience = Patience {
+        notice: Duration::from_millis(1500),
+        tell: |text| {
+            if text.contains("I/O of one that was killed has not ended") {
+                drop(LAST_IO.lock().expect("no panic").take());
+            }
+        },
+        ..Patience::default()
+    };
+    let cluster = crate::open(dir.path(), Options { patience }).expect("welcome");
+    cluster.create_ring(spec("/a")).expect("created");
+    let mut recorder = cluster.recorder("/a").expect("recording");
+    for n in 0..500 {
+        recorder.element(time(n), &[&element(n, 700)], &[]).expect("room");
+    }
+    owner.kill();
+    *LAST_IO.lock().expect("no panic") = Some(locked(dir.path()));
+    for n in 500..1000 {
+        recorder.element(time(n), &[&element(n, 700)], &[]).expect("room");
+    }
+    recorder.close().expect("all durable");
+    assert!(LAST_IO.lock().expect("no panic").is_none(), "it took over while the disk still worked");
+    assert_eq!(cluster.info().expect("info").process, std::process::id(), "this process took over");
+    check(&read(&cluster, "/a", ""), 1000, 1);
+    cluster.close().expect("closed");
+}
+
+#[test]
+fn who_is_to_own_a_directory_waits_for_a_disk_that_still_works_as_long_as_it_wishes() {
+    let dir = fresh();
+    let mut working = Some(locked(dir.path()));
+    let refused = own_while(dir.path(), Within::default(), &mut |_| false).err().expect("in use");
+    assert_eq!(refused.kind, Kind::Busy, "{refused}");
+    assert!(refused.message.contains("target.0") && refused.message.contains("wait until"), "{refused}");
+    let mut ends = |_: &Error| {
+        drop(working.take());
+        true
+    };
+    own_while(dir.path(), Within::default(), &mut ends).expect("its own").close().expect("closed");
 }
 
 /// What was told of silence.

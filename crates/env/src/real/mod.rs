@@ -1,7 +1,7 @@
 //! The doors of a real machine: the only place where the process touches devices, clocks, chance, threads, files,
 //! sockets and signals.
 //!
-//! - [`open`], [`create_file`]: take a device for ourselves, or say why not; [`UringDevice`] reads and writes it.
+//! - [`open`], [`open_waiting`], [`create_file`]: take a device for ourselves, or say why not; [`UringDevice`] reads and writes it.
 //! - [`run`]: the loop of a target, on the thread that calls it.
 //! - [`run_network`]: the loop of what talks to other machines, likewise.
 //! - [`clock`], [`random`], [`network`], [`thread`], [`file`], [`claim`], [`signal`], [`process`], [`limits`], [`packet`], [`udp`]:
@@ -31,7 +31,7 @@ pub use clock::RealClock;
 pub use fabric::tls::{Tls, trouble as tls_trouble};
 pub use fabric::{listening, run_network, run_network_with};
 pub use network::{TcpNetwork, UnixNetwork};
-pub use open::{OpenMode, Opened, SMALLEST, create_file, open};
+pub use open::{OpenMode, Opened, SMALLEST, create_file, open, open_waiting};
 pub use random::KernelRandom;
 pub use reactor::{Options, run, run_on, run_or_end};
 pub use uring::{Registration, UringDevice};

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 /// The smallest device that is opened or created; what a format needs is more, and it says so itself.
 pub const SMALLEST: Bytes = Bytes::mib(1);
 
-/// How long an open waits for the last I/O of a process that was killed, which keeps the device its own.
+/// How long an open waits for the last I/O of a process that was killed, which keeps the device its own: as long as that takes on a
+/// device that works. Who can wait longer says so ([`open_waiting`]).
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// What an open device is for.
@@ -93,6 +94,12 @@ impl Opened {
 
 /// Opens the block device or preallocated file at `path` with direct I/O.
 pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Opened> {
+    open_waiting(path, mode, |_| false)
+}
+
+/// The same for who can wait longer where it is in use: it is tried again for as long as `goes_on` wishes, which is told why it
+/// cannot be opened yet. A device that is mounted, or that something else is built on, is not waited for.
+pub fn open_waiting(path: impl AsRef<Path>, mode: OpenMode, mut goes_on: impl FnMut(&Error) -> bool) -> Result<Opened> {
     let path = path.as_ref();
     let name = path.display().to_string();
     let metadata = std::fs::metadata(path).map_err(|e| match e.kind() {
@@ -115,26 +122,23 @@ pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Opened> {
     }
     let mut options = OpenOptions::new();
     options.read(true).write(mode == OpenMode::Exclusive).custom_flags(flags.bits() as i32);
-    let held = || match number.map(inspect::holders) {
-        Some(holders) if !holders.is_empty() => {
-            Error::busy(format!("{name} is in use by {}; release it first", holders.join(", ")))
-        }
-        _ => in_use(&name),
-    };
-    let file =
-        patiently(GRACE, || options.open(path), |e| e.raw_os_error() == Some(libc::EBUSY)).map_err(|e| {
-            match e.raw_os_error() {
-                Some(libc::EBUSY) => held(),
-                Some(libc::EINVAL) => inspect::no_direct(&name),
-                Some(libc::EACCES | libc::EPERM | libc::EROFS) => Error::usage(format!(
-                    "{name} may not be opened for {}: {e}",
-                    if mode == OpenMode::Exclusive { "writing" } else { "reading" }
-                )),
-                _ => io_error("opening", &name, &e),
-            }
-        })?;
+    let holders = || number.map(inspect::holders).unwrap_or_default();
+    let is_busy = |e: &std::io::Error| e.raw_os_error() == Some(libc::EBUSY);
+    let wait = || holders().is_empty() && goes_on(&in_use(&name));
+    let file = longer(GRACE, || options.open(path), is_busy, wait).map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY) => match holders() {
+            none if none.is_empty() => in_use(&name),
+            some => Error::busy(format!("{name} is in use by {}; release it first", some.join(", "))),
+        },
+        Some(libc::EINVAL) => inspect::no_direct(&name),
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => Error::usage(format!(
+            "{name} may not be opened for {}: {e}",
+            if mode == OpenMode::Exclusive { "writing" } else { "reading" }
+        )),
+        _ => io_error("opening", &name, &e),
+    })?;
     if mode == OpenMode::Exclusive {
-        lock(&file, &name)?;
+        lock(&file, &name, goes_on)?;
     }
     measure(file, name, mode)
 }
@@ -176,7 +180,7 @@ pub fn create_file(path: impl AsRef<Path>, size: Bytes) -> Result<Opened> {
 }
 
 fn fill(file: File, name: &str, size: Bytes, folder: &Path) -> Result<Opened> {
-    lock(&file, name)?;
+    lock(&file, name, |_| false)?;
     match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0) {
         Ok(()) => {}
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(&file, name, size, folder)?,
@@ -230,9 +234,10 @@ fn measure(file: File, name: String, mode: OpenMode) -> Result<Opened> {
     Ok(Opened { file, geometry, mode })
 }
 
-fn lock(file: &File, name: &str) -> Result<()> {
+fn lock(file: &File, name: &str, mut goes_on: impl FnMut(&Error) -> bool) -> Result<()> {
     let attempt = || rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(std::io::Error::from);
-    patiently(GRACE, attempt, |e| e.kind() == std::io::ErrorKind::WouldBlock).map_err(|e| match e.kind() {
+    let is_held = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
+    longer(GRACE, attempt, is_held, || goes_on(&in_use(name))).map_err(|e| match e.kind() {
         std::io::ErrorKind::WouldBlock => in_use(name),
         _ => io_error("locking", name, &e),
     })
@@ -242,20 +247,35 @@ fn lock(file: &File, name: &str) -> Result<()> {
 /// of that moment, so there is nothing to wait for.
 pub(super) fn patiently<T>(
     grace: Duration,
+    attempt: impl FnMut() -> std::io::Result<T>,
+    again: impl Fn(&std::io::Error) -> bool,
+) -> std::io::Result<T> {
+    longer(grace, attempt, again, || false)
+}
+
+/// The same, and after that for as long as `goes_on` wishes.
+fn longer<T>(
+    grace: Duration,
     mut attempt: impl FnMut() -> std::io::Result<T>,
     again: impl Fn(&std::io::Error) -> bool,
+    mut goes_on: impl FnMut() -> bool,
 ) -> std::io::Result<T> {
     let start = Instant::now();
     loop {
         match attempt() {
-            Err(e) if again(&e) && start.elapsed() < grace => std::thread::sleep(Duration::from_millis(10)),
+            Err(e) if again(&e) && (start.elapsed() < grace || goes_on()) => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             other => return other,
         }
     }
 }
 
 fn in_use(name: &str) -> Error {
-    Error::busy(format!("{name} is in use by another process; stop that one first"))
+    Error::busy(format!(
+        "{name} is in use by another process, or I/O of one that was killed has not ended; stop that one first, or wait until \
+         its device has done what it was asked"
+    ))
 }
 
 fn no_room(name: &str, needed: Bytes, available: Bytes) -> Error {

@@ -1,6 +1,7 @@
 //! `put`, `get`, `ls`, `stat`, `rm`, `mkdir` and `mv` of a cluster on the network: its files by their names.
 
 use super::put::{PutArgs, progress};
+use super::several::removed_before;
 use crate::args::{self, StripingArgs};
 use crate::context::Context;
 use crate::show::live::Live;
@@ -9,9 +10,9 @@ use bytes::Bytes as Slice;
 use clap::Args;
 use forebay_client::file::options::Options;
 use forebay_client::files::blocking::{FilesClient, OpenFile};
-use forebay_env::real::clock;
 use forebay_env::real::file::{self, File, NewFile};
 use forebay_env::real::signal::{Ready, Stop};
+use forebay_env::real::{clock, random};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::names::{Attributes, FileKind, Listed};
 use forebay_wire::control::volumes::{Policy, Volume};
@@ -23,6 +24,11 @@ use std::path::Path;
 const PIECE: usize = 4 << 20;
 /// The mode of files that are made, if nothing is said.
 const FILE_MODE: u32 = 0o644;
+/// What files are called that are to have a name once all is in them; a number behind it tells one from another.
+const DRAFT: &str = ".forebay.put.";
+/// How many hexadecimal digits it has.
+const DIGITS: usize = 16;
+
 /// A directory.
 #[derive(Args)]
 pub struct MkdirArgs {
@@ -80,7 +86,7 @@ pub fn put(context: &mut Context, files: &FilesClient, args: &PutArgs) -> Result
             (source, size)
         }
     };
-    let there = files.stat(name).ok().map(|entry| entry.attributes);
+    let there = if_there(files.stat(name))?.map(|entry| entry.attributes);
     if !force && there.is_some() {
         return Err(Error::exists(format!("there is {name} already; --force replaces it")));
     }
@@ -135,6 +141,22 @@ fn directory(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
+/// The directory in which a name is, as it is called itself.
+fn directory_of(name: &str) -> &str {
+    match directory(name) {
+        "" => "/",
+        directory => directory,
+    }
+}
+
+/// What was found under a name, or that there is nothing. Whatever else goes wrong says nothing of that.
+fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(error) if error.kind == Kind::Missing => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Makes a file that is to have a name once there is something in it, as its volume says or as it is asked for; what it is called
 /// until then.
 pub(super) fn create_draft(
@@ -159,40 +181,57 @@ pub(super) fn create_draft(
     Ok((draft, file))
 }
 
-/// Closes such a file and gives it its name, if all that was to be in it is.
+/// Closes such a file and gives it its name, if all that was to be in it is; it is not if filling it was stopped, which gives nothing.
 pub(super) fn give_name<T>(
     files: &FilesClient,
     (draft, file): (&str, OpenFile),
-    filled: Result<T>,
+    filled: Result<Option<T>>,
     name: &str,
     force: bool,
 ) -> Result<T> {
+    let was_stopped = matches!(filled, Ok(None));
     let named = filled.and_then(|filled| {
+        let stopped = || Error::busy(format!("putting {name} was stopped before its end"));
+        let filled = filled.ok_or_else(stopped)?;
         file.close()?;
         files.rename(draft, name, !force)?;
         Ok(filled)
     });
-    named.inspect_err(|_| {
-        // Half of it helps nobody; the error that matters is the one we have.
-        drop(files.remove(draft));
+    // Half of it helps nobody.
+    named.map_err(|error| match if_there(files.remove(draft)) {
+        Ok(_) if was_stopped => Error { message: format!("{}; nothing of it stays", error.message), ..error },
+        Ok(_) => error,
+        Err(second) => {
+            say(&format!(
+                "forebay: what was written of {name} was not removed: {second}; `forebay rm --unfinished {}` removes it",
+                directory_of(name)
+            ));
+            error
+        }
     })
 }
 
-/// A name beside another, that nobody else has.
+/// A name beside another, that nobody else has, as short as it may be whatever that one is.
 fn draft(name: &str) -> String {
-    let (folder, own) = name.rsplit_once('/').unwrap_or(("", name));
-    format!("{folder}/.{own}.{:x}.{:x}", forebay_env::real::process::id(), clock::wall().0)
+    format!("{}/{DRAFT}{:0DIGITS$x}", directory(name), random::number())
 }
 
-fn copy_in(source: &mut File, file: &OpenFile, stop: &Stop, mut shown: impl FnMut(u64)) -> Result<u64> {
+/// Whether that is the name of what is being put, or was left by a put that was killed.
+fn is_draft(name: &str) -> bool {
+    let number = name.strip_prefix(DRAFT);
+    number.is_some_and(|n| n.len() == DIGITS && n.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')))
+}
+
+/// Copies all of a source, and gives how much that is; nothing if it was stopped before the end.
+fn copy_in(source: &mut File, file: &OpenFile, stop: &Stop, mut shown: impl FnMut(u64)) -> Result<Option<u64>> {
     let mut done = 0;
     loop {
         if stop.wait_input(&*source, None)? == Ready::Stopped {
-            return Err(Error::busy("it was stopped before its end; nothing of it stays"));
+            return Ok(None);
         }
         let mut buffer = vec![0; PIECE];
         let count = match source.read(&mut buffer) {
-            Ok(0) => return Ok(done),
+            Ok(0) => return Ok(Some(done)),
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(Error::device(format!("reading the source failed: {error}"))),
@@ -331,6 +370,35 @@ pub fn rm(context: &mut Context, files: &FilesClient, name: &str) -> Result<()> 
     match context.json {
         true => context.out.json(&json!({ "name": name, "removed": true })),
         false => context.out.line(format_args!("Removed {name}.")),
+    }
+}
+
+/// Removes from a directory what is being put into it, and what puts that were killed have left there.
+pub fn rm_unfinished(context: &mut Context, files: &FilesClient, directory: &str) -> Result<()> {
+    if files.stat(directory)?.attributes.kind != FileKind::Directory {
+        return Err(Error::usage(format!("{directory} is no directory; name the one into which something was put")));
+    }
+    let mut removed = 0;
+    removed_from(files, directory, &mut removed).map_err(|error| removed_before(error, removed, "file"))?;
+    match context.json {
+        true => context.out.json(&json!({ "removed_unfinished": removed })),
+        false => context.out.line(format_args!("Removed {} without a name.", human::some(removed, "file"))),
+    }
+}
+
+fn removed_from(files: &FilesClient, directory: &str, removed: &mut u64) -> Result<()> {
+    let mut after = String::new();
+    loop {
+        let (entries, more) = files.list(directory, &after)?;
+        for listed in entries.iter().filter(|listed| listed.kind == FileKind::File && is_draft(&listed.name)) {
+            // It may have its name by now.
+            let gone = files.remove(&format!("{}/{}", directory.trim_end_matches('/'), listed.name));
+            *removed += u64::from(if_there(gone)?.is_some());
+        }
+        match entries.into_iter().next_back().filter(|_| more) {
+            Some(last) => after = last.name,
+            None => return Ok(()),
+        }
     }
 }
 

@@ -166,12 +166,9 @@ fn free(context: &mut Context, args: &FreeArgs) -> Result<()> {
         let mut heap = open(cluster, &args.name)?;
         let mut freeing = Freeing { every: args.commit_every.unwrap_or(u64::MAX), ..Freeing::default() };
         let all = freeing.all(&mut heap, &mut ids, &stop);
-        all.inspect_err(|_| abort(&mut heap)).map_err(|error| match freeing.committed {
-            0 => error,
-            count => {
-                let first = human::some(count, "record");
-                Error { message: format!("{}; of {} {first} were freed before", error.message, args.name), ..error }
-            }
+        all.inspect_err(|_| abort(&mut heap)).map_err(|error| match freeing.left(&args.name) {
+            None => error,
+            Some(left) => Error { message: format!("{}; {left}", error.message), ..error },
         })?;
         let Freeing { committed, commit, .. } = freeing;
         if context.json {
@@ -190,6 +187,8 @@ struct Freeing {
     committed: u64,
     /// The last commit.
     commit: Option<u64>,
+    /// Whether it is not known if the last commit was made.
+    is_unknown: bool,
 }
 
 impl Freeing {
@@ -208,9 +207,29 @@ impl Freeing {
     }
 
     fn commit(&mut self, heap: &mut Heap) -> Result<()> {
-        self.commit = Some(heap.commit(NewRoot::Same)?);
+        let commit = heap.commit(NewRoot::Same);
+        self.made(commit)
+    }
+
+    /// Takes down what came of a commit.
+    fn made(&mut self, commit: Result<u64>) -> Result<()> {
+        self.is_unknown = commit.as_ref().is_err_and(|error| error.kind == Kind::Disconnected);
+        self.commit = Some(commit?);
         self.committed = self.freed;
         Ok(())
+    }
+
+    /// What is said of the records of a heap where it ends before all are freed, if that is more than that none was.
+    fn left(&self, name: &str) -> Option<String> {
+        let first = (self.committed > 0).then(|| human::some(self.committed, "record"));
+        match (first, self.is_unknown) {
+            (None, false) => None,
+            (None, true) => Some(format!("all that were to be freed of {name} were, or none")),
+            (Some(first), false) => Some(format!("of {name} {first} were freed before")),
+            (Some(first), true) => {
+                Some(format!("of {name} {first} were freed before; all that came after were freed as well, or none"))
+            }
+        }
     }
 }
 
@@ -287,3 +306,6 @@ fn unless_other(cluster: &Cluster, name: &str, error: Error) -> Error {
     }
     error
 }
+
+#[cfg(test)]
+mod tests;

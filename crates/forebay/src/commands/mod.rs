@@ -23,6 +23,7 @@ pub mod record;
 pub mod ring;
 pub mod scrub;
 pub mod serve;
+mod several;
 pub mod status;
 pub mod target;
 pub mod user;

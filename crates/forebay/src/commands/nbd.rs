@@ -130,7 +130,7 @@ fn opened(files: &FilesClient, args: &NbdArgs) -> Result<FileDisk> {
         (Err(error), Some(size)) if error.kind == Kind::Missing => {
             let (draft, file) = files::create_draft(files, &args.name, args.mode, args.striping)?;
             let sized = file.truncate(size);
-            files::give_name(files, (&draft, file), sized, &args.name, false)?;
+            files::give_name(files, (&draft, file), sized.map(Some), &args.name, false)?;
         }
         (Err(error), None) if error.kind == Kind::Missing => return Err(makeable(&error)),
         (found, _) => {

@@ -1,6 +1,7 @@
 //! `forebay ls`, `forebay stat`, `forebay snapshot` and `forebay rm`: what objects there are.
 
 use super::files;
+use super::several::removed_before;
 use crate::context::Context;
 use crate::show::{human, json, say};
 use clap::Args;
@@ -40,8 +41,8 @@ pub struct SnapshotArgs {
 pub struct RmArgs {
     /// The name
     name: String,
-    /// Not the name, but what was written for it, and for the names under it, by processes that were killed; puts that
-    /// are under way now are ended as well
+    /// Not the name, but what was written for it, and for the names under it, by processes that were killed; on the network, for names
+    /// in this directory; puts that are under way now are ended as well
     #[arg(long)]
     unfinished: bool,
 }
@@ -197,12 +198,10 @@ pub fn snapshot(context: &mut Context, args: &SnapshotArgs) -> Result<()> {
 /// Removes an object, or what was left behind.
 pub fn rm(context: &mut Context, args: &RmArgs) -> Result<()> {
     if let Some(files) = context.remote()? {
-        if args.unfinished {
-            return Err(Error::usage(
-                "of files on the network nothing is left unfinished: the server mends what clients left; leave out --unfinished",
-            ));
-        }
-        return files::rm(context, &files, &args.name);
+        return match args.unfinished {
+            true => files::rm_unfinished(context, &files, &args.name),
+            false => files::rm(context, &files, &args.name),
+        };
     }
     if args.unfinished {
         return rm_unfinished(context, prefix(&args.name)?);
@@ -222,14 +221,15 @@ fn rm_unfinished(context: &mut Context, prefix: &str) -> Result<()> {
     context.with_cluster(|context, cluster| {
         let objects = cluster.objects();
         let (mut removed, mut used) = (0, Bytes::ZERO);
-        parts(cluster, prefix, NAMES_AT_ONCE, |listing| {
+        let all = parts(cluster, prefix, NAMES_AT_ONCE, |listing| {
             for unfinished in &listing.unfinished {
                 if objects.remove_unfinished(unfinished)? {
                     (removed, used) = (removed + 1, used + unfinished.head.used);
                 }
             }
             Ok(())
-        })?;
+        });
+        all.map_err(|error| removed_before(error, removed, "object"))?;
         if context.json {
             return context.out.json(&json!({ "removed_unfinished": removed, "used_bytes": used.0 }));
         }

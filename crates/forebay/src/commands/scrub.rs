@@ -32,7 +32,8 @@ pub struct ScrubArgs {
     restart: bool,
 }
 
-/// Looks. The exit code is 1 if anything is damaged, also what was found before it was stopped and went on.
+/// Looks. The exit code is 1 if anything is damaged, also what was found before it was stopped and went on; and if it was stopped
+/// before its end, as nobody knows of the rest.
 pub fn run(context: &mut Context, args: &ScrubArgs) -> Result<ExitCode> {
     context.out.outlive_reader();
     let stop = Stop::on_signals()?;
@@ -44,20 +45,20 @@ pub fn run(context: &mut Context, args: &ScrubArgs) -> Result<ExitCode> {
             "{path} is a name in a cluster on the network: give --cluster forebay://HOST:PORT, or no name to scrub all of a directory"
         )));
     }
-    let damaged = context.with_cluster(|context, cluster| {
+    let sound = context.with_cluster(|context, cluster| {
         let targets: Vec<TargetId> = cluster.info()?.targets.iter().map(|target| target.id).collect();
-        let mut damaged = 0;
+        let mut sound = true;
         for target in targets {
             let last = one(context, cluster, args, target, &stop)?;
-            damaged += last.damaged;
+            sound &= last.finished && last.damaged == 0;
             if !last.finished {
                 break;
             }
         }
-        Ok(damaged)
+        Ok(sound)
     })?;
     context.out.flush()?;
-    Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Scrubs a target to its end, unless somebody stops it; what it said last.

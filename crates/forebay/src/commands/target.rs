@@ -2,6 +2,7 @@
 //! targets keep objects.
 
 use crate::commands::format::with_option;
+use crate::commands::several::each_target;
 use crate::context::Context;
 use crate::show::{human, network};
 use clap::{Args, Subcommand};
@@ -173,11 +174,13 @@ fn settings(context: &mut Context, args: &SettingsArgs) -> Result<()> {
             near_groups: args.near_groups,
             cache: args.cache,
         };
-        let mut chosen = Vec::new();
-        for target in meant(cluster, args.target.as_deref())? {
-            let settings = cluster.settings(target.id, change)?;
-            chosen.push((target, settings));
-        }
+        let targets = meant(cluster, args.target.as_deref())?;
+        let choose = |target: TargetInfo| cluster.settings(target.id, change).map(|settings| (target, settings));
+        let chosen = match change == SettingsChange::default() {
+            // Nothing is chosen, so nothing was done.
+            true => targets.into_iter().map(choose).collect::<Result<Vec<_>>>()?,
+            false => each_target(targets, choose)?,
+        };
         show(context, &chosen)
     })
 }

@@ -3,6 +3,7 @@
 
 mod files;
 
+use super::several::each_target;
 use crate::args::{self, StripingArgs};
 use crate::context::Context;
 use crate::show::human;
@@ -192,17 +193,12 @@ fn find(cluster: &Cluster, volume: u64) -> Result<Vec<(TargetId, ObjectInfo)>> {
 fn create(context: &mut Context, cluster: &Cluster, args: &CreateArgs) -> Result<()> {
     refuse_striping(args.striping.is_any() || args.mode.is_some())?;
     let (volume, quota) = (args.limited.which.number()?, args.limited.quota(Quota::default())?);
-    let mut created = 0;
-    for target in targets(cluster)? {
-        match cluster.objects().create_volume(target, volume, quota) {
-            Err(error) if error.kind == Kind::Exists => {}
-            done => {
-                done?;
-                created += 1;
-            }
-        }
-    }
-    if created == 0 {
+    let created =
+        each_target(targets(cluster)?, |target| match cluster.objects().create_volume(target, volume, quota) {
+            Err(error) if error.kind == Kind::Exists => Ok(false),
+            created => created.map(|()| true),
+        })?;
+    if !created.contains(&true) {
         return Err(Error::exists(format!("there is a volume {volume} already; `forebay volume quota` changes it")));
     }
     show(context, cluster, volume)
@@ -210,21 +206,27 @@ fn create(context: &mut Context, cluster: &Cluster, args: &CreateArgs) -> Result
 
 fn quota(context: &mut Context, cluster: &Cluster, args: &LimitedArgs) -> Result<()> {
     let volume = args.which.number()?;
-    for (target, info) in find(cluster, volume)? {
+    let quota = |(target, info): (TargetId, ObjectInfo)| {
         let before = info.head.volume.map(|held| held.quota).unwrap_or_default();
-        cluster.objects().set_quota(target, volume, args.quota(before)?)?;
-    }
+        args.quota(before).map(|quota| (target, quota))
+    };
+    // A quota that makes no sense on one of them is given to none.
+    let quotas = find(cluster, volume)?.into_iter().map(quota).collect::<Result<Vec<_>>>()?;
+    each_target(quotas, |(target, quota)| cluster.objects().set_quota(target, volume, quota))?;
     show(context, cluster, volume)
 }
 
 fn policy(context: &mut Context, cluster: &Cluster, args: &PolicyArgs) -> Result<()> {
     refuse_striping(args.striping.is_any())?;
     let volume = args.which.number()?;
-    for (target, _) in find(cluster, volume)? {
-        if let Some(Logged(chosen)) = args.logged {
+    let found: Vec<TargetId> = find(cluster, volume)?.into_iter().map(|(target, _)| target).collect();
+    if let Some(Logged(chosen)) = args.logged {
+        each_target(found.clone(), |target| {
             let change = vec![(PAGE, LOGGING, chosen.map(Logging::encode))];
-            cluster.objects().set_attributes(at(target, volume), change)?;
-        }
+            cluster.objects().set_attributes(at(target, volume), change)
+        })?;
+    }
+    for target in found {
         let attributes = cluster.objects().attributes(at(target, volume), PAGE)?;
         let value = attributes.iter().find(|(number, _)| *number == LOGGING);
         let logging = value.and_then(|(_, value)| Logging::decode(value));
@@ -257,9 +259,7 @@ fn remove(context: &mut Context, cluster: &Cluster, volume: u64) -> Result<()> {
         let held = human::some(objects, "object");
         return Err(Error::usage(format!("volume {volume} holds {held}; remove them first (nothing was changed)")));
     }
-    for (target, _) in found {
-        cluster.objects().remove(at(target, volume))?;
-    }
+    each_target(found, |(target, _)| cluster.objects().remove(at(target, volume)))?;
     if context.json {
         return context.out.json(&json!({ "removed_volume": volume }));
     }

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// The kernel refuses a call with more buffers (`UIO_MAXIOV`).
 const MOST_BUFFERS: usize = 1024;
 
+/// How long nobody is taken after an error that would only come again.
+const REST: Duration = Duration::from_millis(20);
+
 /// One end of a connection.
 pub(super) struct Connected {
     socket: Socket,
@@ -56,11 +59,7 @@ impl Listener for Door {
                         return Some(Box::new(connected));
                     }
                 }
-                // Out of descriptors or memory: the peer waits in the queue; give others time to close theirs.
-                Err(e) if out_of_something(&e) => std::thread::sleep(Duration::from_millis(20)),
-                // The peer was gone before we took it.
-                Err(e) if matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                Err(_) => return None,
+                Err(e) => std::thread::sleep(rest_after(&e)),
             }
         }
     }
@@ -140,6 +139,16 @@ impl Write for Connected {
     }
 }
 
-fn out_of_something(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+/// How long nobody is taken after an accept that failed. No error ends the door, which is there until it is closed: out of descriptors
+/// or memory, the peer waits in the queue while others close theirs; and what the network or a security module has against a
+/// connection is not about the next one.
+fn rest_after(error: &io::Error) -> Duration {
+    match error.kind() {
+        // A signal came, or the peer was gone before it was taken: neither would come again.
+        ErrorKind::Interrupted | ErrorKind::ConnectionAborted => Duration::ZERO,
+        _ => REST,
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,29 @@ fn a_created_file_has_its_space_and_is_ours_alone() {
 }
 
 #[test]
+fn one_that_stays_in_use_is_waited_for_as_long_as_is_wished_and_told_why() {
+    let folder = folder();
+    let path = folder.path().join("target");
+    drop(create_file(&path, Bytes::mib(2)).unwrap());
+    // As the last I/O of a process that was killed has it.
+    let mut holding = Some(File::open(&path).unwrap());
+    holding.as_ref().unwrap().lock().unwrap();
+    let mut asked = 0;
+    let refused = refusal(open_waiting(&path, OpenMode::Exclusive, |held| {
+        asked += 1;
+        assert!(held.message.contains("target is in use"), "{held}");
+        asked < 3
+    }));
+    assert_eq!((refused.kind, asked), (Kind::Busy, 3));
+    assert!(refused.message.contains("or I/O of one that was killed has not ended"), "{refused}");
+    let opened = open_waiting(&path, OpenMode::Exclusive, |_| {
+        drop(holding.take());
+        true
+    });
+    assert_eq!(opened.unwrap().mode(), OpenMode::Exclusive);
+}
+
+#[test]
 fn what_exists_is_not_created_again() {
     let folder = folder();
     let path = folder.path().join("target");

@@ -26,7 +26,7 @@ struct Sum {
     lost: u64,
 }
 
-/// Scrubs them. The exit code is 1 if bytes are lost, or a file could not be scrubbed.
+/// Scrubs them. The exit code is 1 if bytes are lost, a file could not be scrubbed, or it was stopped before its end.
 pub(super) fn run(context: &mut Context, args: &ScrubArgs, files: &FilesClient, stop: &Stop) -> Result<ExitCode> {
     if args.restart {
         return Err(Error::usage(
@@ -52,9 +52,10 @@ pub(super) fn run(context: &mut Context, args: &ScrubArgs, files: &FilesClient, 
         }
     }
     cleared(&live);
-    sum_up(context, &sum, !stop.is_set())?;
+    let finished = !stop.is_set();
+    sum_up(context, &sum, finished)?;
     context.out.flush()?;
-    Ok(if sum.lost == 0 && sum.left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if finished && sum.lost == 0 && sum.left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What is in a directory, the last one first.
