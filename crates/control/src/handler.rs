@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// An answer that comes later. It is dropped, answered or not, when nobody waits for it any more.
+/// An answer that comes later. It is waited for also when nobody wants it any more: until it is there, whoever asked has its room.
 pub type HandlerFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// Answers what was asked. It is called on the thread of the server, which it must not hold up: it sends a message to the

@@ -66,6 +66,8 @@ pub(crate) struct TargetNow {
     pub(crate) left: Option<u64>,
     /// Files of which something is to leave it, as they were counted last; of rings, who records sees to it.
     pub(crate) to_move: Option<u64>,
+    /// The last change of its objects that was durable then, as its node said: it is written down once that is old enough.
+    pub(crate) recorded: Option<(u64, Moment)>,
     /// How often something else was thought of it: what was counted meanwhile does not count.
     pub(crate) turns: u64,
 }
@@ -124,6 +126,7 @@ impl Cluster {
                     is_stuck: false,
                     left: None,
                     to_move: None,
+                    recorded: None,
                     turns: 0,
                 };
                 let now = self.targets.entry(target).or_insert(fresh);

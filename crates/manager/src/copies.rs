@@ -6,19 +6,22 @@
 //! matter in which order they come, and no change waits for the pieces.
 //!
 //! Always: what was answered is on all targets that [`Copies`] writes, or on none because none can be written. A target is
-//! waited for no longer than [`PATIENCE`], and no other one is tried for an answer when that was over twice. Bytes:
+//! waited for no longer than [`PATIENCE`], and no other one is tried for an answer when that was over twice. Nothing is removed where a
+//! manager wrote that went on with newer metadata than these ([`age`]), which are not used any more as soon as that is seen. Bytes:
 //! `docs/format/copies.md`.
 
+pub(crate) mod age;
 mod chain;
 mod record;
 mod sites;
 pub(crate) mod targets;
 mod unkept;
 
+pub use age::Known;
 pub use chain::Chain;
 pub use sites::{Site, Way};
 pub use targets::{OnTargets, Ways};
-pub(crate) use unkept::{Copying, MOST_KEYS};
+pub(crate) use unkept::{Copying, MOST_KEYS, first_batch};
 
 use crate::engine::Pair;
 use crate::manager::Manager;
@@ -29,7 +32,7 @@ use forebay_env::together::all;
 use forebay_model::{Error, Kind, Moment, Result, TargetId, Timestamp};
 use record::{Change, Record};
 use sites::{Candidate, choose, worth};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -51,6 +54,8 @@ const SELDOM: Duration = Duration::from_secs(600);
 /// Pieces that are written with what is answered; and when a second is over, or at the beginning.
 const BESIDE: usize = 1;
 const AT_ONCE: usize = 16;
+/// No piece is begun behind another one when writing has taken so long.
+const LONGEST: Duration = Duration::from_secs(1);
 /// How large things get.
 const SIZES: Sizes = Sizes { part: 256 << 10, keys: 2048, longer: 16 << 20 };
 /// So many bytes of pieces are written again so that copies are on more nodes; more than that are written to their end before.
@@ -67,6 +72,8 @@ const SECOND_BITS: u32 = 18;
 
 /// What writing beside the manager comes to.
 pub type Doing = Pin<Box<dyn Future<Output = Result<()>>>>;
+/// Whether what is there goes beyond what is known.
+pub type Looking = Pin<Box<dyn Future<Output = Result<bool>>>>;
 
 /// Targets that copies can be on.
 pub trait Beside {
@@ -79,8 +86,15 @@ pub trait Beside {
     /// Appends to an object of [`VOLUME`], which is made if it is not there; durable when it is done.
     fn append(&self, site: Site, object: u64, bytes: Arc<Vec<u8>>) -> Doing;
 
-    /// Begins to remove the objects of [`VOLUME`] with lower numbers, and waits for nobody: what stays is removed after the next one.
-    fn remove_before(&self, site: Site, object: u64);
+    /// Whether objects of [`VOLUME`] go beyond what is known.
+    fn is_ahead(&self, site: Site, known: Known) -> Looking;
+
+    /// Begins to remove the objects of [`VOLUME`] with lower numbers, unless some go beyond what is known, and waits for nobody: what
+    /// stays is removed after the next one.
+    fn remove_before(&self, site: Site, object: u64, known: Known);
+
+    /// A target on which [`Beside::remove_before`] found some that do.
+    fn ahead(&self) -> Option<TargetId>;
 }
 
 /// No targets at all.
@@ -100,7 +114,15 @@ impl Beside for Nowhere {
         Box::pin(std::future::ready(Err(Error::missing(format!("there is no way to target {target}")))))
     }
 
-    fn remove_before(&self, _: Site, _: u64) {}
+    fn is_ahead(&self, _: Site, _: Known) -> Looking {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+
+    fn remove_before(&self, _: Site, _: u64, _: Known) {}
+
+    fn ahead(&self) -> Option<TargetId> {
+        None
+    }
 }
 
 /// How large things get.
@@ -130,6 +152,8 @@ pub struct Copies {
     more: Pause,
     /// Targets on which older copies may be.
     littered: Vec<TargetId>,
+    /// Targets on which none are newer than the engine.
+    looked_at: BTreeSet<TargetId>,
     /// The object that is written, and how many were begun since the manager was opened; when that was.
     object: u64,
     begun: u64,
@@ -181,6 +205,7 @@ impl Copies {
             none: Pause::new(PAUSE),
             more: Pause::new(AGAIN),
             littered: Vec::new(),
+            looked_at: BTreeSet::new(),
             object: 0,
             begun: 0,
             opened,
@@ -210,8 +235,11 @@ impl Copies {
         self.on.is_empty()
     }
 
-    /// On an error nothing can be read from the engine. A target that cannot be written is none.
+    /// On an error nothing can be read from the engine, or it is older than copies. A target that cannot be written is none.
     async fn write(&mut self, manager: &mut Manager, pieces: usize, mut is_better: bool) -> Result<()> {
+        if let Some(target) = self.beside.ahead() {
+            return Err(manager.outdated(target)?);
+        }
         let since = self.clock.now();
         let mut is_tried = false;
         while manager.is_open() {
@@ -227,7 +255,11 @@ impl Copies {
                 manager.copying.wait();
                 return Ok(());
             }
-            if self.changes(manager).await? && self.some(manager, pieces).await? {
+            if self.on.is_empty() {
+                // One of them failed: others are tried.
+                continue;
+            }
+            if self.changes(manager).await? && self.some(manager, pieces, since).await? {
                 return Ok(());
             }
         }
@@ -264,7 +296,8 @@ impl Copies {
         is_any_away && !best.is_empty() || may_be_more && worth(&best) > worth(&now)
     }
 
-    /// Begins an object on targets that can be written, if it is late only on those that answered; false if there is none.
+    /// Begins an object on targets that can be written, if it is late only on those that answered; false if there is none. If one of them
+    /// failed, it is on none.
     async fn begin(&mut self, manager: &mut Manager, is_late: bool) -> Result<bool> {
         let now = self.clock.now();
         if !self.on.is_empty() {
@@ -284,15 +317,57 @@ impl Copies {
         if self.on.is_empty() {
             return Ok(false);
         }
-        self.begun += 1;
+        if !self.look(manager).await? {
+            return Ok(true);
+        }
         let term = manager.term;
+        if self.begun == 0 {
+            // From now on what this opening writes is known to be of this engine.
+            manager.note_written()?;
+        }
+        self.begun += 1;
         self.object = number(term, self.opened, self.begun);
-        let (base, after) = manager.copying.begin(self.object, term, &self.targets());
+        let (base, after) = manager.copying.begin(self.object, (term, manager.written.batch), &self.targets());
         (self.from, self.pieces, self.length) = (Some(Vec::new()), 0, 0);
         let begun = self.clock.wall();
         let beginning = Record::Begin { cluster: manager.cluster(), term, base, after, begun };
         self.append(manager, &beginning).await?;
         Ok(true)
+    }
+
+    /// Looks whether targets that are to be written have copies that are newer than the engine: on an error it is not to be used any more.
+    /// False if one did not say so in time, and counts as one that could not be written. What says that it cannot be looked at is
+    /// written, and nothing is removed there.
+    async fn look(&mut self, manager: &mut Manager) -> Result<bool> {
+        let known = self.known(manager);
+        let unknown = self.targets().into_iter().filter(|target| !self.looked_at.contains(target));
+        let sites: Vec<Site> = unknown.map(|target| self.site(manager, target)).collect();
+        let looking = sites.into_iter().map(|site| {
+            let target = site.target;
+            let looking = race(self.beside.is_ahead(site, known), self.clock.sleep(PATIENCE));
+            async move { (target, looking.await) }
+        });
+        let (looked, mut late) = (all(looking).await, Vec::new());
+        for (target, looked) in looked {
+            match looked {
+                First::Left(Ok(true)) => return Err(manager.outdated(target)?),
+                First::Left(Ok(false)) => {
+                    self.looked_at.insert(target);
+                }
+                First::Left(Err(_)) => {}
+                First::Right(()) => late.push(target),
+            }
+        }
+        if !late.is_empty() {
+            let answers = self.targets().iter().map(|target| !late.contains(target)).collect();
+            self.give_up(answers);
+        }
+        Ok(late.is_empty())
+    }
+
+    /// How far copies go that are no newer than the engine.
+    fn known(&self, manager: &Manager) -> Known {
+        manager.known.beside(number(manager.term, self.opened, 0) >> COUNT_BITS)
     }
 
     /// Where they are written.
@@ -325,9 +400,13 @@ impl Copies {
         Ok(true)
     }
 
-    /// Writes some of what there is, and ends those before this one when all of it is there; false if a target failed.
-    async fn some(&mut self, manager: &mut Manager, pieces: usize) -> Result<bool> {
-        for _ in 0..pieces {
+    /// Writes some of what there is, and ends those before this one when all of it is there; false if a target failed. Nobody is answered
+    /// meanwhile: it is one piece if that takes longer than [`LONGEST`] with what was written `since`.
+    async fn some(&mut self, manager: &mut Manager, pieces: usize, since: Moment) -> Result<bool> {
+        for done in 0..pieces {
+            if done > 0 && self.clock.now().since(since) >= LONGEST {
+                return Ok(true);
+            }
             let Some(from) = self.from.take() else { return Ok(true) };
             let (pairs, next) = match piece(manager, &from, self.sizes) {
                 Err(error) if error.kind == Kind::Damaged => {
@@ -347,6 +426,8 @@ impl Copies {
                 if !self.append(manager, &Record::Whole { at: self.clock.wall() }).await? {
                     return Ok(false);
                 }
+                // Whoever opens this engine next looks at what is behind that, and not at all pieces.
+                manager.note_written()?;
                 let on = self.targets();
                 manager.copying.whole(&on);
                 self.failed.retain(|target, _| !on.contains(target));
@@ -374,7 +455,8 @@ impl Copies {
     }
 
     fn clear(&self, manager: &mut Manager, target: TargetId) {
-        self.beside.remove_before(self.site(manager, target), self.object);
+        let known = self.known(manager);
+        self.beside.remove_before(self.site(manager, target), self.object, known);
     }
 
     fn site(&self, manager: &mut Manager, target: TargetId) -> Site {
@@ -392,8 +474,15 @@ impl Copies {
         let asked = sites.into_iter().map(|site| self.within(self.beside.append(site, self.object, bytes.clone())));
         let answers = all(asked).await;
         if answers.iter().all(|is_done| *is_done) {
+            (manager.written.object, manager.written.at) = (self.object, self.length);
             return Ok(true);
         }
+        self.give_up(answers);
+        Ok(false)
+    }
+
+    /// Some of the targets did not do what they were asked, in their order: those have no copy any more.
+    fn give_up(&mut self, answers: Vec<bool>) {
         let now = self.clock.now();
         self.answered.clear();
         for (Candidate { target, is_heard, .. }, is_done) in self.on.iter().zip(answers) {
@@ -412,7 +501,6 @@ impl Copies {
         }
         // Another object goes on without it, and on another one that is there.
         self.on.clear();
-        Ok(false)
     }
 
     /// Whether something was done in time.

@@ -140,6 +140,9 @@ pub async fn serve(
             let now = Now { wall: clock.wall(), moment: clock.now() };
             match errand {
                 Errand::Change(asked, answer) => changes.push((asked, answer)),
+                // Nobody waits for it any more: what is left to be answered comes sooner.
+                Errand::Ask(_, _, answer) if !answer.is_open() => {}
+                Errand::Report(_, _, answer) if !answer.is_open() => {}
                 Errand::Ask(by, question, answer) => {
                     let is_full = waiting.len() >= MOST_WAITING;
                     match manager.ask_or_wait(now, &by, &question, is_full) {

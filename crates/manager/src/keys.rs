@@ -17,6 +17,10 @@ pub(crate) const NEXT: &[u8] = b"X";
 pub(crate) const COPIED: &[u8] = b"Q";
 /// Which targets have them: [`crate::records::CopiedOn`].
 pub(crate) const COPIED_ON: &[u8] = b"Qon";
+/// How far copies can have been written by who has this engine: [`crate::records::Written`].
+pub(crate) const WRITTEN: &[u8] = b"Qat";
+/// The target with a copy that is newer than this engine, once one was found: [`crate::records::CopiedOn`].
+pub(crate) const OUTDATED: &[u8] = b"Qold";
 
 /// What [`fences`] begins with.
 pub(crate) const FENCES: u8 = b'F';
@@ -200,6 +204,8 @@ pub(crate) fn in_words(key: &[u8]) -> String {
         b'E' => "the epochs of the map".to_string(),
         b'X' => "the numbers that are given next".to_string(),
         b'Q' if key == COPIED_ON => "which targets have copies".to_string(),
+        b'Q' if key == WRITTEN => "how far copies were written".to_string(),
+        b'Q' if key == OUTDATED => "which target has a newer copy".to_string(),
         b'Q' => "what copies may lack".to_string(),
         b'I' => format!("file or directory {n}"),
         b'D' => format!("the name {} in directory {n}", rest(9)),

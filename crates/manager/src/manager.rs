@@ -7,7 +7,8 @@
 use crate::authenticate::standing;
 use crate::callbacks::Callbacks;
 use crate::cluster::{Cluster, Effect};
-use crate::copies::Copying;
+use crate::copies::age::outdated;
+use crate::copies::{Copying, Known, first_batch};
 use crate::draft::{Batch, Draft, View};
 use crate::engine::{Condition, Engine, Outcome, Recent, Snapshot, Transaction, Write};
 use crate::given::Given;
@@ -18,12 +19,12 @@ use crate::lengths::Lengths;
 use crate::operations::Operation;
 use crate::principal::Principal;
 use crate::records::{
-    Answer, Epochs, Fresh, Inode, KeyRecord, Meta, Next, Term, ToScrub, UserNumber, UserRecord, VolumeRecord, Writers,
-    encode,
+    Answer, CopiedOn, Epochs, Fresh, Inode, KeyRecord, Meta, Next, Term, ToScrub, UserNumber, UserRecord, VolumeRecord,
+    Writers, Written, encode,
 };
 use crate::remembered;
 use forebay_env::{Random, random};
-use forebay_model::{Error, Kind, Moment, Result, Timestamp};
+use forebay_model::{Error, Kind, Moment, Result, TargetId, Timestamp};
 use forebay_wire::capability::{LONGEST_LIFE, SKEW};
 use forebay_wire::control::access::{Hidden, IssuedKey, ROOT_USER};
 use forebay_wire::control::files::{Caching, Grant};
@@ -104,6 +105,11 @@ pub struct Manager {
     pub(crate) term: u64,
     /// What is not in copies on targets yet.
     pub(crate) copying: Copying,
+    /// How far copies go that are no newer than what was opened, and how far this opening can have written them.
+    pub(crate) known: Known,
+    pub(crate) written: Written,
+    /// Whether it has begun an object: before that it is not known yet whether a newer engine was used, and nothing is said of this opening.
+    has_written: bool,
     /// What is told to tell capabilities from one another: the term above, a count below.
     pub(crate) serial: u64,
     /// When clients were heard of last.
@@ -177,6 +183,11 @@ impl Manager {
         let Some(meta) = meta else {
             return Err(Error::missing("the engine has no metadata of a cluster; make one first"));
         };
+        let older: Option<CopiedOn> = view.read(keys::OUTDATED)?;
+        if let Some(CopiedOn(targets)) = older {
+            return Err(outdated(targets.first().copied().unwrap_or(TargetId(0))));
+        }
+        let known = Known::load(&*view)?;
         let before = Condition::Is(keys::TERM.to_vec(), view.get(keys::TERM)?.unwrap_or_default());
         let Term(term) = view.require(keys::TERM)?;
         drop(view);
@@ -200,6 +211,9 @@ impl Manager {
             fence: Condition::Is(keys::TERM.to_vec(), mine),
             term: term + 1,
             copying,
+            known,
+            written: Written { term: term + 1, object: 0, at: 0, batch: first_batch(term + 1) },
+            has_written: false,
             serial: (term + 1) << 40,
             seen: BTreeMap::new(),
             holders,
@@ -300,6 +314,7 @@ impl Manager {
         self.holders.begin(now.wall.after(self.settings.life + SKEW));
         self.given.begin(now.wall.after(self.settings.life));
         self.callbacks.begin(now.moment);
+        self.lengths.begin(now.wall);
     }
 
     /// The cluster.
@@ -335,7 +350,8 @@ impl Manager {
             return self.view().map(drop);
         }
         // Before those that it is about: a crash between them leaves too much in it, and never too little.
-        if let Some(named) = self.copying.note(&transactions, &self.fence)? {
+        let written = (&mut self.written, self.has_written);
+        if let Some(named) = self.copying.note(&transactions, &self.fence, written)? {
             transactions.insert(0, named);
         }
         // An engine keeps what a snapshot sees; there is none while it commits, so that it keeps no more than it must.
@@ -348,6 +364,29 @@ impl Manager {
         }
         self.view = Some(Recent::new(self.engine.snapshot().map_err(|cause| unknown(&cause))?));
         Ok(())
+    }
+
+    /// Has the engine say how far copies can have been written with it, now and with each commit of changes.
+    pub(crate) fn note_written(&mut self) -> Result<()> {
+        self.has_written = true;
+        let written = self.written;
+        self.put(keys::WRITTEN, &written)
+    }
+
+    /// What is said of this engine, which is older than the copy of a target; from now on it is opened no more.
+    pub(crate) fn outdated(&mut self, target: TargetId) -> Result<Error> {
+        self.put(keys::OUTDATED, &CopiedOn(vec![target]))?;
+        Ok(outdated(target))
+    }
+
+    /// Puts what is of this engine alone.
+    fn put(&mut self, key: &[u8], value: &impl Serialize) -> Result<()> {
+        let mut batch = self.batch();
+        let mut draft = Draft::new(self.view()?, &batch);
+        draft.put(key.to_vec(), value)?;
+        let drafted = draft.ready()?;
+        batch.take(drafted);
+        self.commit(batch)
     }
 
     /// What makes capabilities for somebody.

@@ -46,7 +46,7 @@ impl Manager {
                 let (files, more) = files_with(view, by, (keys::MOVES, "moved"), asked)?;
                 Ok(Reply::Displaced(Displaced { files, more }))
             }
-            Question::Unverified(asked) => unverified(view, by, asked).map(Reply::Unverified),
+            Question::Unverified(asked) => unverified(view, now.wall, by, asked).map(Reply::Unverified),
             Question::OpenRing(asked) => self.open_ring(now, by, asked).map(Reply::Grant),
             Question::OpenHeap(asked) => self.open_heap(now, by, asked).map(Reply::Grant),
             Question::Map => Ok(Reply::Map(self.told_map())),

@@ -64,6 +64,18 @@ pub(crate) struct Copied {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopiedOn(pub(crate) Vec<TargetId>);
 
+/// How far copies can have been written: what goes beyond that was written with a newer engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// The last opening that began an object; the greatest number if this was made anew and has not begun any.
+    pub(crate) term: u64,
+    /// The object that was written last, and how long it was before this; 0 if that opening has written none yet.
+    pub(crate) object: u64,
+    pub(crate) at: u64,
+    /// The last batch of changes.
+    pub(crate) batch: u64,
+}
+
 /// A file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inode {
@@ -245,9 +257,12 @@ pub(crate) struct ToScrub {
     pub(crate) since: Timestamp,
 }
 
-/// When a file was read and compared last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct VerifiedAt(pub(crate) Timestamp);
+/// When a file was read and compared last, and when something of it was found damaged last that this did not come to; 0 if it never was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VerifiedAt {
+    pub(crate) at: Timestamp,
+    pub(crate) found: Option<Timestamp>,
+}
 
 /// What targets have to do with the objects of a file; the key says whether that is to remove them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -310,6 +325,8 @@ pub(crate) struct TargetRecord {
     pub(crate) free: Bytes,
     /// How often its own key was rolled.
     pub(crate) rolled: u32,
+    /// The last change of its objects that was durable a minute before it was reported last, by its number.
+    pub(crate) recorded: u64,
 }
 
 impl RingMoves {

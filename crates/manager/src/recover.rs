@@ -16,7 +16,7 @@ use crate::keys;
 use crate::manager::Manager;
 use crate::operations::is_used_meanwhile;
 use crate::records::{
-    Copied, Epochs, Inode, Next, NodeRecord, Term, UserRecord, Writers, component_of, decode, encode,
+    Copied, Epochs, Inode, Next, NodeRecord, Term, UserRecord, Writers, Written, component_of, decode, encode,
 };
 use forebay_env::Random;
 use forebay_model::ring::{RingSpec, RingStatus};
@@ -250,6 +250,9 @@ pub fn recover(
     let epochs = Epochs { epoch, least: epoch, rolled, rolled_at: now };
     state.insert(keys::EPOCHS.to_vec(), encode(keys::EPOCHS, &epochs)?);
     state.insert(keys::TERM.to_vec(), encode(keys::TERM, &Term(term + TERMS + minutes))?);
+    // Copies of another manager that was made anew of the same ones are not newer, whatever their numbers: this one goes over them.
+    let written = Written { term: u64::MAX, object: 0, at: 0, batch: u64::MAX };
+    state.insert(keys::WRITTEN.to_vec(), encode(keys::WRITTEN, &written)?);
     let next = Next { file: file.max(tree.next), volume: volume.max(tree.next_volume()) };
     state.insert(keys::NEXT.to_vec(), encode(keys::NEXT, &next)?);
     let count = |kind: FileKind| tree.inodes.values().filter(|inode| inode.attributes.kind == kind).count() as u64;

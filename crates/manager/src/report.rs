@@ -1,7 +1,8 @@
 //! What nodes report of themselves and their targets, and what they are told.
 //!
 //! Always: a target is served by one node; what does not belong to this cluster, or is an older copy of what does, is
-//! refused by itself, and the rest of the report counts. What a target has to do is said until it says that it has. Of rings that a target
+//! refused by itself, and the rest of the report counts: one that was opened less often, or has fewer changes of its objects than it had a
+//! minute before it was heard of last, however often it was opened since. What a target has to do is said until it says that it has. Of rings that a target
 //! made anew of what their segments say, it is told which are not to be there before it serves them. A target that was started has
 //! no keys, and is sent none before it was told all that was revoked, from the first on: it serves nobody until then. Its node takes them
 //! only if all of that was done, and says otherwise again that it has none: then it is told what is left, from the first on. A list of what
@@ -25,6 +26,7 @@ use forebay_wire::control::cluster::{
 };
 use forebay_wire::control::names::FileId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The most bytes of an address.
 const MOST_ADDRESS: usize = 255;
@@ -35,6 +37,10 @@ const LOOKED_AT: usize = 8192;
 const PAGES_IF_HEARING: usize = 16;
 /// How many orders of a list a target is told that carried out none of those before.
 const TOLD_IF_STUCK: usize = 16;
+/// No target is opened so often between two reports: who says so has its node's key and wants it shut out for ever, or is broken.
+const MOST_OPENINGS: u64 = 1 << 20;
+/// What was durable for so long is so whatever its device said: with the power, some lose what they took in just before.
+const OLD_ENOUGH: Duration = Duration::from_secs(60);
 /// What is free is written down when it changed by one part of the size in so many.
 const FREE_PARTS: u64 = 20;
 
@@ -71,9 +77,12 @@ impl Manager {
         }
         // This changes what is in memory: nothing that may fail comes between that and the commit, after whose failure
         // nobody is asked any more.
-        self.write_down(&mut batch, report, accepted())?;
+        self.write_down(now, &mut batch, report, accepted())?;
         self.commit(batch)?;
+        // One whose answer was lost is sent again as it was: of what its targets did since then it says nothing.
+        let mut is_again = false;
         if let Some(node) = self.cluster.nodes.get_mut(&report.node) {
+            is_again = advanced.is_empty() && node.clocks.is_some_and(|(wall, _)| wall == report.wall);
             node.reported = Some(now.moment);
             node.clocks = Some((report.wall, now.wall));
         }
@@ -90,6 +99,12 @@ impl Manager {
                 known.load = target.load.min(100);
                 known.failed = target.failed.clone();
                 known.slow = target.slow;
+                let is_old = known.recorded.is_none_or(|(_, at)| now.moment.since(at) >= OLD_ENOUGH);
+                if is_rebuilt(target) {
+                    known.recorded = None;
+                } else if is_old {
+                    known.recorded = target.recorded.map(|recorded| (recorded, now.moment));
+                }
                 let is_back = back.contains(&target.target);
                 let was_stuck = known.is_stuck && !is_back;
                 let was_told = known.is_told && !is_back;
@@ -97,7 +112,10 @@ impl Manager {
                 let was_released = was_stuck && !was_told;
                 // One that is stuck is so until it does something, also if there is nothing for it where the list goes on.
                 let was_idle = target.carried_out.is_empty();
-                known.is_stuck = target.failed.is_some() || (was_told || was_stuck) && was_idle;
+                known.is_stuck = match is_again {
+                    true => was_stuck,
+                    false => target.failed.is_some() || (was_told || was_stuck) && was_idle,
+                };
                 // What carries out nothing, again and again, serves with what it was told: it cannot write that down, and has room
                 // again only if what is on it is removed.
                 if target.key == 0 && was_stuck && known.is_stuck {
@@ -106,7 +124,8 @@ impl Manager {
                     hears.targets.insert(target.target);
                     // If nothing was done of what it was told, that may have been lost on its way; and one that was released was passed
                     // over.
-                    hears.anew |= is_back || was_released || was_told && !advanced.contains(&target.target);
+                    let is_lost = is_again || was_told && !advanced.contains(&target.target);
+                    hears.anew |= is_back || was_released || is_lost;
                 }
                 known.placed.set(known.placed.get() / 2);
                 // A target that has heard of nothing hears of it with this answer; and with the answer it drops all but the
@@ -216,10 +235,29 @@ impl Manager {
                 record.node
             )));
         }
+        if reported.openings.saturating_sub(record.openings) > MOST_OPENINGS {
+            return Err(Error::usage(format!(
+                "target {target} says that it was opened {} times, and the manager has seen {}: that is not so; if it is another copy, \
+                 take the newest one, and otherwise issue another key for node {node}",
+                reported.openings, record.openings
+            )));
+        }
         if reported.openings < record.openings {
             return Err(Error::stale(format!(
                 "target {target} was opened {} times, and the manager has seen {}: it is an older copy; take the newest one",
                 reported.openings, record.openings
+            )));
+        }
+        // It may have been opened more often since; and what cannot be served at all is for the others to make anew.
+        if let Some(recorded) = reported.recorded
+            && recorded < record.recorded
+            && reported.failed.is_none()
+            && !is_rebuilt(reported)
+        {
+            return Err(Error::stale(format!(
+                "target {target} has {recorded} changes of its objects, and had {} already: it is an older copy, or lost what its device said \
+                 was durable; take the newest one, or give it up as failed, and what was on it is made of the others",
+                record.recorded
             )));
         }
         Ok(())
@@ -228,6 +266,7 @@ impl Manager {
     /// Writes down what is new in a report.
     fn write_down<'r>(
         &mut self,
+        now: Now,
         batch: &mut Batch,
         report: &Report,
         accepted: impl Iterator<Item = &'r TargetReport>,
@@ -251,8 +290,10 @@ impl Manager {
                 size: reported.size,
                 free: reported.free,
                 rolled: 0,
+                recorded: 0,
             };
-            let known = self.cluster.targets.get(&reported.target).map(|now| &now.record);
+            let there = self.cluster.targets.get(&reported.target);
+            let known = there.map(|there| &there.record);
             let mut record = known.map_or_else(|| fresh.clone(), Clone::clone);
             record.node = report.node;
             record.openings = reported.openings;
@@ -260,6 +301,14 @@ impl Manager {
             if reported.failed.is_some() && !record.is_lost() {
                 // Whether it may be used again is for people to say.
                 record.state = TargetState::Failed;
+            }
+            if is_rebuilt(reported) {
+                // It begins anew.
+                record.recorded = 0;
+            } else if let Some((recorded, at)) = there.and_then(|there| there.recorded)
+                && now.moment.since(at) >= OLD_ENOUGH
+            {
+                record.recorded = record.recorded.max(recorded);
             }
             if record.free.0.abs_diff(reported.free.0) > reported.size.0 / FREE_PARTS {
                 record.free = reported.free;
@@ -370,6 +419,11 @@ impl Manager {
         let keys = self.cluster.keys(target, &now.record).into_iter();
         keys.map(|key| VersionedKey { version: key.version(), key: Hidden(key.to_bytes().to_vec()) }).collect()
     }
+}
+
+/// Whether a target was made anew of its segments, without objects, and has not heard yet which of its rings are to be there.
+fn is_rebuilt(reported: &TargetReport) -> bool {
+    !reported.anew.is_empty()
 }
 
 /// Whether a component lies on a target, is coming there, has left something there, or is to be removed there.

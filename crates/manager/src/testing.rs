@@ -25,6 +25,8 @@ pub(crate) struct Stage {
     pub(crate) manager: Manager,
     pub(crate) now: Now,
     pub(crate) sequence: u64,
+    /// Reports so far, each of which is another one.
+    reports: i64,
     random: Rc<Chance>,
 }
 
@@ -57,6 +59,7 @@ pub(crate) fn healthy(target: TargetId) -> TargetReport {
         failed: None,
         slow: false,
         anew: vec![],
+        recorded: None,
     }
 }
 
@@ -76,7 +79,7 @@ impl Stage {
         let now = Now { wall: Stage::WALL, moment: Moment(1) };
         Manager::create(&mut engine, CLUSTER, Policy::default(), now.wall, &*random).unwrap();
         let manager = Manager::open(Box::new(engine.clone()), random.clone(), Settings::default()).unwrap();
-        Stage { engine, manager, now, sequence: 0, random }
+        Stage { engine, manager, now, sequence: 0, reports: 0, random }
     }
 
     /// With nodes that have reported.
@@ -89,8 +92,11 @@ impl Stage {
         stage
     }
 
+    /// A report as of now, unless it says when it is of.
     pub(crate) fn report(&mut self, report: &Report) -> Result<Reported> {
-        self.manager.report(self.now, &root(), report)
+        self.reports += 1;
+        let wall = if report.wall == Stage::WALL { Timestamp(Stage::WALL.0 + self.reports) } else { report.wall };
+        self.manager.report(self.now, &root(), &Report { wall, ..report.clone() })
     }
 
     /// Another manager, as after a crash.

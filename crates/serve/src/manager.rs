@@ -13,7 +13,7 @@ use forebay_env::watched::Watched;
 pub use forebay_manager::Settings;
 use forebay_manager::copies::{Copies, OnTargets};
 use forebay_manager::desk::{self, Desk, Ended, Errand};
-use forebay_manager::recover::look::has_copies;
+use forebay_manager::recover::look::{has_copies, newer_copy};
 use forebay_manager::{Manager, Principal, Redb};
 use forebay_model::{Bytes, Error, Kind, Result};
 use forebay_wire::control::access::IssuedKey;
@@ -27,6 +27,8 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_secs(1);
 /// So many ticks it is waited at most before metadata are tried again that could not be opened.
 const LONGEST_PAUSE: u32 = 10;
+/// For so long targets of this process are looked at before metadata are opened.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Where a manager keeps what it knows.
 #[derive(Clone, Copy)]
@@ -95,6 +97,10 @@ impl ManagerHost {
                         if ended == Ok(Ended::Told) {
                             return Ok(());
                         }
+                        // Metadata that are older than their copies stay so.
+                        if ended.as_ref().is_err_and(|error| error.kind == Kind::Stale) {
+                            return ended.map(drop);
+                        }
                         // What comes again and again is told once.
                         if let Err(error) = &ended
                             && trouble.as_ref() != Some(error)
@@ -104,7 +110,7 @@ impl ManagerHost {
                         }
                         // Whatever kept it from committing, a full disk perhaps, may pass: the file is opened anew until it does.
                         drop(manager);
-                        let again = || {
+                        let again = async || {
                             // What is gone meanwhile is not made anew, empty, over targets that have something.
                             if !file::exists(&path) {
                                 let path = path.display();
@@ -112,7 +118,9 @@ impl ManagerHost {
                                     "{path} is gone; put it back, or end this and start it again"
                                 )));
                             }
-                            Manager::open(Box::new(Redb::open(&path, cache)?), env.random.clone(), settings.clone())
+                            let engine = Redb::open(&path, cache)?;
+                            check_age(&engine, &path, &hosts, &*env.clock).await?;
+                            Manager::open(Box::new(engine), env.random.clone(), settings.clone())
                         };
                         manager = match reopened(&mut receiver, &*env.clock, told_of, again).await? {
                             Some(opened) => opened,
@@ -181,13 +189,13 @@ impl Drop for ManagerHost {
 }
 
 /// Opens metadata again as soon as that can be; what keeps it from that is told once, and is answered to whoever asks meanwhile.
-/// What is damaged, or of another release, stays so: that is an error at once. If it is told to end meanwhile, it is the error that
-/// kept it from opening, or nothing if it was not tried yet.
+/// What is damaged, of another release, or older than its copies, stays so: that is an error at once. If it is told to end meanwhile, it
+/// is the error that kept it from opening, or nothing if it was not tried yet.
 async fn reopened<T>(
     errands: &mut Receiver<Errand>,
     clock: &dyn Clock,
     told_of: fn(News),
-    open: impl Fn() -> Result<T>,
+    open: impl AsyncFn() -> Result<T>,
 ) -> Result<Option<T>> {
     let mut last: Option<Error> = None;
     let (mut pause, mut passed) = (1, 0);
@@ -200,14 +208,14 @@ async fn reopened<T>(
         if passed < pause {
             continue;
         }
-        match open() {
+        match open().await {
             Ok(opened) => {
                 if last.is_some() {
                     told_of(News::MetadataBack);
                 }
                 return Ok(Some(opened));
             }
-            Err(error) if matches!(error.kind, Kind::Damaged | Kind::Version) => return Err(error),
+            Err(error) if matches!(error.kind, Kind::Damaged | Kind::Version | Kind::Stale) => return Err(error),
             Err(error) => {
                 if last.as_ref().is_none_or(|last| last.kind != error.kind) {
                     told_of(News::MetadataAway(error.clone()));
@@ -249,14 +257,22 @@ async fn open_first(
     env: &forebay_env::NetworkEnv,
 ) -> Result<(Manager, Option<IssuedKey>)> {
     let Metadata { path, cache } = metadata;
-    let is_there = file::exists(path) && Manager::is_in(&Redb::open(path, cache)?)?;
+    let engine = file::exists(path).then(|| Redb::open(path, cache)).transpose()?;
+    let is_there = match &engine {
+        Some(engine) if Manager::is_in(engine)? => {
+            check_age(engine, path, hosts, &*env.clock).await?;
+            true
+        }
+        _ => false,
+    };
+    drop(engine);
     if !is_there {
         let dir = path.parent().unwrap_or(path);
         let gone = path.display();
         if has_copies(hosts).await? {
             return Err(Error::missing(format!(
-                "{gone} is gone, or empty, and the targets have copies of what was in it: put it back, or have it made anew with \
-                 `forebay manager recover --cluster {}` (nothing was changed)",
+                "{gone} is gone, or empty, and the targets have copies of what was in it: have it made anew with `forebay manager \
+                 recover --cluster {}`, or put it back as it was last; an older one is refused (nothing was changed)",
                 dir.display()
             )));
         }
@@ -265,8 +281,8 @@ async fn open_first(
         let key = dir.join(ROOT_KEY);
         if file::exists(&key) {
             return Err(Error::missing(format!(
-                "{gone} is gone, or empty, and {} is root's key to the cluster that was in it: put it back, or have it made anew of the \
-                 nodes' directories with `forebay manager recover --cluster {} --also DIR`; to begin another cluster, move the key \
+                "{gone} is gone, or empty, and {} is root's key to the cluster that was in it: put it back as it was last, or have it \
+                 made anew of the nodes' directories with `forebay manager recover --cluster {} --also DIR`; to begin another cluster, move the key \
                  away (nothing was changed)",
                 key.display(),
                 dir.display()
@@ -274,6 +290,19 @@ async fn open_first(
         }
     }
     open(metadata, policy, settings, env)
+}
+
+/// Whether metadata are no older than their copies on targets of this process: of what was made since nobody would know, and its numbers
+/// would be given once more. What cannot be looked at keeps nobody from them; copies elsewhere are looked at before they are written.
+async fn check_age(engine: &Redb, path: &Path, hosts: &OnHosts, clock: &dyn Clock) -> Result<()> {
+    let Some(target) = newer_copy(hosts, engine, clock, LOOK).await? else { return Ok(()) };
+    let dir = path.parent().unwrap_or(path).display();
+    Err(Error::stale(format!(
+        "{} is older than its copies on target {target}, as from a backup, and lacks what was changed since: put the newest one back, or \
+         have it made anew of the targets with `forebay manager recover --over --cluster {dir}`, and `--also DIR` for each directory of \
+         a node that joined (nothing was changed)",
+        path.display()
+    )))
 }
 
 fn open(

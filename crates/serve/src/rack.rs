@@ -13,7 +13,7 @@ use forebay_client::files::blocking::FilesClient;
 use forebay_client::nodes::{Nodes, PATIENCE};
 use forebay_embedded::Owned;
 use forebay_env::real;
-use forebay_manager::Settings;
+use forebay_manager::{Principal, Settings};
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::{Bounds, Unwelcome};
 use forebay_wire::control::cluster::AddNode;
@@ -98,7 +98,12 @@ impl Rack {
 
     /// The files, for one more client of root, to which `credit` bytes come at once.
     pub fn files(&self, credit: Bytes) -> Result<FilesClient> {
-        let (desk, by) = (self.manager.desk()?, self.manager.root());
+        self.files_as(self.manager.root(), credit)
+    }
+
+    /// The same for a client of this number, which no other has.
+    pub(crate) fn files_as(&self, by: Principal, credit: Bytes) -> Result<FilesClient> {
+        let desk = self.manager.desk()?;
         let tls = trusting(self.tls.as_ref().map(TlsFiles::client).as_ref())?;
         FilesClient::start_with(tls, move |env| async move {
             let nodes = Nodes::new(env, credit.0 as usize, PATIENCE);

@@ -5,7 +5,7 @@ use crate::grpc::DeskHandler;
 use crate::join::membership::{self, Membership};
 use crate::key;
 use crate::limits::Taken;
-use crate::manager::Metadata;
+use crate::manager::{ManagerHost, Metadata};
 use crate::news::News;
 use crate::node::NodeHost;
 use crate::rack::{Listening, Rack};
@@ -18,11 +18,12 @@ use forebay_client::files::keep::{Keeping, Kept};
 use forebay_control::{ControlServer, Limits};
 use forebay_embedded::own_within;
 use forebay_env::real::file;
-use forebay_manager::Settings;
+use forebay_manager::{Principal, Settings};
 use forebay_model::layout::{Raid, UNIT};
 use forebay_model::{Bytes, Error, Result};
 use forebay_node::network::Unwelcome;
 use forebay_wire::control::access::IssueKey;
+use forebay_wire::control::files::{ClientGone, Unscrubbed};
 use forebay_wire::control::names::FileId;
 use forebay_wire::control::volumes::Policy;
 use forebay_wire::control::{Call, Change, Reply};
@@ -38,6 +39,9 @@ pub const UPKEEP_CREDIT: Bytes = Bytes::kib(64);
 pub const METADATA: &str = "manager.redb";
 /// The file with root's key, in the directory.
 pub(crate) const ROOT_KEY: &str = "root.key";
+
+/// The file with the number of the client that looks after files, in the directory.
+const UPKEEP_CLIENT: &str = "upkeep.client";
 
 /// How often it is looked for files that were left half written, or lack something.
 pub(crate) const MEND_EVERY: Duration = Duration::from_secs(5);
@@ -142,7 +146,7 @@ impl Server {
         let control = ControlServer::start(&options.control, DeskHandler(desk), serving)?;
         let host = options.address.as_deref().map(host_of);
         let manager_at = reached_at(&control.address().to_string(), host)?;
-        let upkeep = rack.files(UPKEEP_CREDIT)?;
+        let upkeep = rack.files_as(upkeep_client(dir, rack.manager())?, UPKEEP_CREDIT)?;
         let told = options.kept;
         let UpkeepOptions { scrubbing, balance_rate, .. } = options.upkeep;
         upkeep.keep(Keeping { pause: MEND_EVERY, scrubbing, even_rate: balance_rate }, move |file, kept| {
@@ -187,6 +191,27 @@ impl Server {
         drop((self.control, self.upkeep, self.status));
         self.rack.close()
     }
+}
+
+/// Who looks after files from now on. What the one before it has open, whose process was killed perhaps, is in nobody's use any more.
+fn upkeep_client(dir: &Path, manager: &ManagerHost) -> Result<Principal> {
+    let path = dir.join(UPKEEP_CLIENT);
+    let before = file::read_text(&path).ok().and_then(|text| u64::from_str_radix(text.trim_end(), 16).ok());
+    if let Some(client) = before {
+        let (desk, by) = (manager.desk()?, manager.root());
+        for sequence in 1.. {
+            let change = Change::ClientGone(ClientGone { client });
+            match desk.change_blocking(by.clone(), Call { sequence, change }) {
+                Ok(Reply::Unscrubbed(Unscrubbed { more: true, .. })) => {}
+                // If that cannot be said, it is known after some minutes.
+                _ => break,
+            }
+        }
+    }
+    let by = manager.root();
+    // Before it has anything open.
+    file::replace(&path, format!("{:016x}\n", by.client).as_bytes())?;
+    Ok(by)
 }
 
 /// How files are kept in a cluster that is made with so many targets. Parity takes three, here or on nodes that will join; what

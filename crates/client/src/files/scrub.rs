@@ -9,7 +9,7 @@ use crate::control::strange;
 use crate::file::components::is_lost;
 use crate::file::options::Options;
 use forebay_model::layout::Raid;
-use forebay_model::{Bytes, Error, Kind, Rate, Result};
+use forebay_model::{Bytes, Error, Kind, Rate, Result, Timestamp};
 use forebay_wire::control::files::{AskUnverified, ComponentState, OpenToRead, Verified};
 use forebay_wire::control::names::{FileId, Place};
 use forebay_wire::control::{Change, Question, Reply};
@@ -57,6 +57,8 @@ pub struct Scrubbed {
 /// How far a file was scrubbed, and what was found up to there.
 #[derive(Debug, Default)]
 pub(super) struct SoFar {
+    /// When that began.
+    began: Option<Timestamp>,
     from: u64,
     found: Scrubbed,
 }
@@ -132,6 +134,7 @@ impl Files {
         mut progress: impl FnMut(Bytes) -> Result<()>,
         so_far: &RefCell<SoFar>,
     ) -> Result<Option<Scrubbed>> {
+        so_far.borrow_mut().began.get_or_insert(self.nodes.env().clock.wall());
         let open = Question::OpenToRead(OpenToRead { place: Place::of(file), cached: false });
         let grant = match self.control.ask(open).await? {
             Reply::Grant(grant) => grant,
@@ -152,12 +155,12 @@ impl Files {
             Err(error) if is_lost(&error) && error.kind != Kind::Missing => return Ok(None),
             scrubbed => scrubbed?,
         }
-        let mut scrubbed = so_far.take().found;
+        let SoFar { began, found: mut scrubbed, .. } = so_far.take();
         if !scrubbed.lost.is_empty() {
             // What is lost is said also where the name cannot be seen.
             scrubbed.path = self.path_of(file).await.ok();
         }
-        match self.control.change(Change::Verified(Verified { file })).await {
+        match self.control.change(Change::Verified(Verified { file, began })).await {
             // Whoever scrubs what is theirs is not asked for more.
             Err(error) if error.kind != Kind::Forbidden => Err(error),
             _ => Ok(Some(scrubbed)),

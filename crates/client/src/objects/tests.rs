@@ -236,6 +236,7 @@ fn target() -> TargetInfo {
         map_memory: Bytes::ZERO,
         map_memory_limit: Bytes::ZERO,
         rings_made_anew: 0,
+        recorded: None,
     }
 }
 

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::oneshot;
 
 /// On the loop of a process that talks to other machines, as clients and nodes have it.
 fn inside<F: Future<Output: 'static> + 'static>(test: F) -> F::Output {
@@ -181,16 +182,17 @@ fn a_server_without_room_is_asked_again_until_there_is_some() {
     let (began, mut begun) = unbounded_channel();
     let options = ServerOptions { limits: Limits { requests: 1, ..Limits::default() }, ..ServerOptions::default() };
     let server = serve_at("127.0.0.1:0", &Keys::new(), options, move |_, _| {
-        began.send(()).expect("the test goes on");
-        never()
+        let (answer, answered) = oneshot::channel();
+        began.send(answer).expect("the test goes on");
+        Box::pin(async move { answered.await.unwrap_or(Ok(Reply::Done)) })
     });
     inside(async move {
         let client = connected(&server).await;
         let mut one = Box::pin(client.ask(question()));
-        tokio::select! {
-            _ = &mut one => panic!("it is never answered"),
-            _ = begun.recv() => {}
-        }
+        let answer = tokio::select! {
+            _ = &mut one => panic!("it is not answered yet"),
+            answer = begun.recv() => answer.expect("it began"),
+        };
         // On a machine that has no time for it, it may have heard nothing when it gives up, and is given longer.
         let mut patience = HASTY;
         let refused = loop {
@@ -208,11 +210,12 @@ fn a_server_without_room_is_asked_again_until_there_is_some() {
             _ = begun.recv() => panic!("there is no room"),
             () = std::future::ready(()) => {}
         }
-        // The first is given up, and so there is room for the other.
+        // The first is given up and done, and so there is room for the other.
         drop(one);
+        answer.send(Ok(Reply::Done)).expect("it is waited for");
         tokio::select! {
-            _ = other => panic!("it is never answered"),
-            _ = begun.recv() => {}
+            _ = other => panic!("it is not answered yet"),
+            answer = begun.recv() => drop(answer),
         }
     });
 }

@@ -16,7 +16,9 @@ messages! {
     SetTarget as SetTarget { target, state }
     RollKeys as RollKeys { target }
     Report as ReportRequest { node, address, targets, wall }
-    TargetReport as TargetReport { target, cluster, openings, size, free, load, epoch, key, carried_out, failed, slow, anew }
+    TargetReport as TargetReport {
+        target, cluster, openings, size, free, load, epoch, key, carried_out, failed, slow, anew, recorded
+    }
     Reported as Reported { epoch, least_epoch, targets, wall, shut_out }
     ShutOut as ShutOut { client, until }
     ToTarget as ToTarget { target, refused, keys, orders, astray }

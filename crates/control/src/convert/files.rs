@@ -51,7 +51,7 @@ messages! {
     OpenFiles as OpenFiles { files, more }
     OpenFile as OpenFile { file, client, since }
     Unscrubbed as Unscrubbed { files, more }
-    Verified as Verified { file }
+    Verified as Verified { file, began }
     FoundDamaged as FoundDamaged { file }
     AskUnverified as AskUnverified { after, most, since }
     Unverified as Unverified { files, next }

@@ -1160,6 +1160,9 @@ pub struct Displaced {
 pub struct Verified {
     #[prost(uint64, tag = "1")]
     pub file: u64,
+    /// When that began, by the clock of who did it: what was found damaged since may have been read before.
+    #[prost(int64, optional, tag = "2")]
+    pub began: ::core::option::Option<i64>,
 }
 /// Says that something of a file was found damaged, and made of the others, by somebody who may not write it: it is to be verified
 /// soon.
@@ -1288,6 +1291,10 @@ pub struct TargetReport {
     /// Rings that it made anew of what their segments say, and that it was not told to keep: they may have been deleted, or have left.
     #[prost(message, repeated, tag = "12")]
     pub anew: ::prost::alloc::vec::Vec<ObjectId>,
+    /// The number of the last change of its objects that is durable, as it says itself: it only rises, whatever happens to a target that is
+    /// sound. None while they are not served.
+    #[prost(uint64, optional, tag = "13")]
+    pub recorded: ::core::option::Option<u64>,
 }
 /// What a node is told.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -51,11 +51,14 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let entered = match self.room.as_ref().map(Room::enter).transpose() {
             Ok(entered) => entered,
             Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
         };
+        if let Some(entered) = &entered {
+            request.extensions_mut().insert(entered.clone());
+        }
         let (until, answering) = (Instant::now() + self.time, self.inner.call(request));
         Box::pin(async move {
             let Ok(answered) = timeout_at(until, answering).await else { return Ok(late().into_http()) };

@@ -193,24 +193,107 @@ fn what_is_larger_than_a_message_may_be_is_refused() {
 fn so_many_requests_are_under_way_and_one_more_is_told_so() {
     let (began, mut begun) = unbounded_channel();
     let server = serve_at("127.0.0.1:0", &Keys::new(), limited(|limits| limits.requests = 2), move |_, _| {
+        let (answer, answered) = oneshot::channel();
+        began.send(answer).expect("the test goes on");
+        Box::pin(async move { answered.await.unwrap_or(Ok(Reply::Done)) })
+    });
+    inside(async {
+        let channel = connection(server.address()).await;
+        let token = session(&channel).await;
+        let (mut under_way, mut answers) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            under_way.push(asking(&channel, &token));
+            answers.push(begun.recv().await.expect("it began"));
+        }
+        let failure = ask(&channel, &token).await.expect_err("there is no room");
+        assert!(matches!(&failure, Failure::Again(error) if error.kind == Kind::Busy), "{failure:?}");
+        // One that is given up makes room once it is done.
+        under_way.pop().expect("two are under way").abort();
+        answers.pop().expect("two are under way").send(Ok(Reply::Done)).expect("it is waited for");
+        let trying = tokio::spawn(async move { while let Err(Failure::Again(_)) = ask(&channel, &token).await {} });
+        let _answer = begun.recv().await.expect("another one began");
+        trying.abort();
+    });
+}
+
+#[test]
+fn whoever_asks_and_gives_up_again_and_again_has_no_more_with_the_manager_than_its_room() {
+    let (began, mut begun) = unbounded_channel();
+    let options = limited(|limits| limits.requests_of_one = 4);
+    let server = serve_at("127.0.0.1:0", &Keys::new(), options, move |_, _| {
         began.send(()).expect("the test goes on");
         never()
     });
     inside(async {
         let channel = connection(server.address()).await;
         let token = session(&channel).await;
-        let mut under_way = Vec::new();
-        for _ in 0..2 {
-            under_way.push(asking(&channel, &token));
-            begun.recv().await.expect("it began");
+        let (mut called, mut refused) = (0, 0);
+        for _ in 0..1000 {
+            tokio::select! {
+                outcome = ask(&channel, &token) => {
+                    assert!(matches!(&outcome, Err(Failure::Again(error)) if error.kind == Kind::Busy), "{outcome:?}");
+                    refused += 1;
+                }
+                // It is given up as soon as the manager has it.
+                _ = begun.recv() => called += 1,
+            }
         }
-        let failure = ask(&channel, &token).await.expect_err("there is no room");
-        assert!(matches!(&failure, Failure::Again(error) if error.kind == Kind::Busy), "{failure:?}");
-        // One that is given up makes room.
-        under_way.pop().expect("two are under way").abort();
-        let trying = tokio::spawn(async move { while let Err(Failure::Again(_)) = ask(&channel, &token).await {} });
-        begun.recv().await.expect("another one began");
-        trying.abort();
+        assert_eq!((called, refused), (4, 996));
+    });
+}
+
+/// Tells the test of each that says hello, and answers nobody.
+struct Greeted(UnboundedSender<()>);
+
+impl Handler for Greeted {
+    type Principal = ();
+
+    fn user(&self, _: &()) -> u32 {
+        0
+    }
+
+    fn challenge(&self) -> HandlerFuture<Challenge> {
+        self.0.send(()).expect("the test goes on");
+        Box::pin(std::future::pending())
+    }
+
+    fn authenticate(&self, _: Hello, _: Challenge, _: Proven) -> HandlerFuture<()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn call(&self, _: Arc<()>, _: Call) -> HandlerFuture<Reply> {
+        never()
+    }
+
+    fn ask(&self, _: Arc<()>, _: Question) -> HandlerFuture<Reply> {
+        never()
+    }
+
+    fn report(&self, _: Arc<()>, _: Report) -> HandlerFuture<Reported> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn strangers_that_say_hello_and_go_have_no_more_with_the_manager_than_their_room() {
+    let (began, mut begun) = unbounded_channel();
+    let options = limited(|limits| (limits.greetings, limits.greeting) = (4, PATIENCE));
+    let server = ControlServer::start("127.0.0.1:0", Greeted(began), options).expect("it listens");
+    inside(async {
+        let channel = connection(server.address()).await;
+        let (mut called, mut refused) = (0, 0);
+        for _ in 0..200 {
+            let mut access = AccessClient::new(channel.clone());
+            tokio::select! {
+                outcome = access.greet(hello(KEY).to_proto()) => {
+                    let outcome = outcome.map_err(|status| from_status(&status));
+                    assert!(matches!(&outcome, Err(Failure::Again(error)) if error.kind == Kind::Busy), "{outcome:?}");
+                    refused += 1;
+                }
+                _ = begun.recv() => called += 1,
+            }
+        }
+        assert_eq!((called, refused), (4, 196));
     });
 }
 
@@ -570,11 +653,14 @@ fn one_user_does_not_take_all_the_room_of_requests_nor_of_reports() {
     let (began, mut begun) = unbounded_channel();
     let keys = Keys::new();
     keys.issue(80, [8; 32], 8);
+    let (give, mut given) = unbounded_channel();
     let answers: Box<Answers> = Box::new({
         let began = began.clone();
         move |_, _| {
+            let (answer, answered) = oneshot::channel();
+            give.send(answer).expect("the test goes on");
             began.send(()).expect("the test goes on");
-            never()
+            Box::pin(async move { answered.await.unwrap_or(Ok(Reply::Done)) })
         }
     });
     let handler = WithoutReports(Fake { keys, answers }, began);
@@ -600,8 +686,10 @@ fn one_user_does_not_take_all_the_room_of_requests_nor_of_reports() {
         for _ in 0..2 {
             begun.recv().await.expect("there is room for another user");
         }
-        // What is given up makes room.
+        // What is given up makes room once it is done.
         asked.abort();
+        let answer = given.recv().await.expect("it began");
+        answer.send(Ok(Reply::Done)).expect("it is waited for");
         let trying = tokio::spawn(async move { while let Err(Failure::Again(_)) = ask(&channel, &token).await {} });
         begun.recv().await.expect("another one began");
         [reported, reported_by_other].into_iter().for_each(|one| one.abort());

@@ -1,11 +1,14 @@
 //! Copies as objects of targets, however these are reached.
 
-use super::{Beside, Doing, Site, VOLUME};
+use super::age::is_ahead;
+use super::{Beside, Doing, Known, Looking, Site, VOLUME};
 use forebay_env::Spawner;
 use forebay_model::object::{Durability, Placement, Quota};
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectInfo, ObjectReply};
+use std::cell::Cell;
 use std::future::Future;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Objects that are listed at once.
@@ -25,40 +28,48 @@ pub trait Ways: Clone + 'static {
 
 /// Keeps copies on the targets to which there are these ways.
 #[derive(Clone)]
-pub struct OnTargets<W>(W);
+pub struct OnTargets<W> {
+    ways: W,
+    /// One on which nothing was removed, since something there is newer.
+    ahead: Rc<Cell<Option<TargetId>>>,
+}
 
 impl<W: Ways> OnTargets<W> {
     /// On some of them.
     pub fn new(ways: W) -> OnTargets<W> {
-        OnTargets(ways)
+        OnTargets { ways, ahead: Rc::default() }
     }
 
     async fn append_to(&self, site: &Site, object: u64, bytes: Arc<Vec<u8>>) -> Result<()> {
         let id = ObjectId { volume: VOLUME, object };
         let append = || Ask::Append { id, placement: Placement::Auto, durability: Durability::Durable };
-        match self.0.ask(site, append(), bytes.clone()).await {
+        match self.ways.ask(site, append(), bytes.clone()).await {
             Err(error) if error.kind == Kind::Missing => {}
             answer => return answer.map(drop),
         }
         let create = || Ask::Create { id, attributes: Vec::new() };
-        match self.0.ask(site, create(), Arc::default()).await {
+        match self.ways.ask(site, create(), Arc::default()).await {
             // A node makes the volume with the object.
             Err(error) if error.kind == Kind::Missing && site.way.is_none() => {
                 let volume = Ask::CreateVolume { volume: VOLUME, quota: Quota::default() };
-                self.0.ask(site, volume, Arc::default()).await?;
-                self.0.ask(site, create(), Arc::default()).await?;
+                self.ways.ask(site, volume, Arc::default()).await?;
+                self.ways.ask(site, create(), Arc::default()).await?;
             }
             Err(error) if error.kind == Kind::Exists => {}
             answer => drop(answer?),
         }
-        self.0.ask(site, append(), bytes).await.map(drop)
+        self.ways.ask(site, append(), bytes).await.map(drop)
     }
 
-    async fn remove_older(&self, site: &Site, object: u64) -> Result<()> {
-        let asking = async |ask| self.0.ask(site, ask, Arc::default()).await;
+    async fn remove_older(&self, site: &Site, object: u64, known: Known) -> Result<()> {
+        let asking = async |ask| self.ways.ask(site, ask, Arc::default()).await;
+        if is_ahead(async |ask| asking(ask).await, site.target, known).await? {
+            self.ahead.set(Some(site.target));
+            return Ok(());
+        }
         for info in list(asking, site.target, VOLUME, None).await? {
             if info.id.object < object {
-                self.0.ask(site, Ask::Remove { id: info.id }, Arc::default()).await?;
+                self.ways.ask(site, Ask::Remove { id: info.id }, Arc::default()).await?;
             }
         }
         Ok(())
@@ -67,7 +78,7 @@ impl<W: Ways> OnTargets<W> {
 
 impl<W: Ways> Beside for OnTargets<W> {
     fn here(&self) -> Vec<TargetId> {
-        self.0.here()
+        self.ways.here()
     }
 
     fn reaches_others(&self) -> bool {
@@ -79,10 +90,21 @@ impl<W: Ways> Beside for OnTargets<W> {
         Box::pin(async move { this.append_to(&site, object, bytes).await })
     }
 
-    fn remove_before(&self, site: Site, object: u64) {
+    fn is_ahead(&self, site: Site, known: Known) -> Looking {
+        let this = self.clone();
+        Box::pin(async move {
+            is_ahead(async |ask| this.ways.ask(&site, ask, Arc::default()).await, site.target, known).await
+        })
+    }
+
+    fn remove_before(&self, site: Site, object: u64, known: Known) {
         let this = self.clone();
         // What stays is looked for again when the next one is written to its end.
-        self.0.spawner().detach(async move { drop(this.remove_older(&site, object).await) });
+        self.ways.spawner().detach(async move { drop(this.remove_older(&site, object, known).await) });
+    }
+
+    fn ahead(&self) -> Option<TargetId> {
+        self.ahead.get()
     }
 }
 

@@ -1,18 +1,23 @@
-use super::{Beside, Chain, Copies, Doing, Site, Sizes, is_copied, number};
+use super::age::is_ahead;
+use super::{Beside, Chain, Copies, Doing, Known, Looking, Site, Sizes, VOLUME, is_copied, number};
 use crate::engine::{Engine, Pair, Transaction, Write};
 use crate::keys;
 use crate::manager::{Manager, Now, Settings};
 use crate::seeds;
 use crate::testing::{Stage, Still, create, root, unchanged};
-use forebay_model::{Bytes, Error, Kind, TargetId, Timestamp};
+use forebay_env::Clock;
+use forebay_model::object::ObjectHead;
+use forebay_model::{Bytes, Error, Kind, Moment, ObjectId, Result, TargetId, Timestamp};
 use forebay_wire::control::Change;
 use forebay_wire::control::names::{FileId, Place, RemoveFile, Rename, SetAttributes};
-use forebay_wire::object::COMPANION;
+use forebay_wire::object::{Ask, COMPANION, ObjectAnswer, ObjectInfo, ObjectReply};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Objects of copies in memory.
 #[derive(Default)]
@@ -29,6 +34,10 @@ pub(crate) struct Shelf {
     twice: Cell<bool>,
     /// Of what is written next, so many bytes are, and nothing behind them.
     pub(crate) left: RefCell<Option<usize>>,
+    /// What happens meanwhile when something is written.
+    meanwhile: RefCell<Option<Rc<dyn Fn()>>>,
+    /// One on which nothing was removed, since something there is newer than the engine.
+    ahead: Cell<Option<TargetId>>,
 }
 
 impl Shelf {
@@ -71,6 +80,11 @@ impl Shelf {
         chain
     }
 
+    /// One more target is there.
+    pub(crate) fn put(&self, target: TargetId) {
+        self.targets.borrow_mut().push(target);
+    }
+
     /// All that these had is gone.
     pub(crate) fn lose(&self, lost: &[TargetId]) {
         self.objects.borrow_mut().retain(|(target, _), _| !lost.contains(target));
@@ -90,6 +104,32 @@ impl Shelf {
     pub(crate) fn bring_back(&self, target: TargetId, other: &Shelf) {
         let back = other.written(target).into_iter().map(|(object, bytes)| ((target, object), bytes));
         self.objects.borrow_mut().extend(back);
+    }
+
+    /// What a target answers that is asked about objects of copies.
+    fn ask(&self, target: TargetId, ask: Ask) -> Result<ObjectAnswer> {
+        if self.broken.borrow().contains(&target) {
+            return Err(Error::device("the device is gone"));
+        }
+        match ask {
+            Ask::List { volume: VOLUME, .. } => {
+                let info = |(object, bytes): (u64, Vec<u8>)| {
+                    let (at, size) = (Timestamp(0), bytes.len() as u64);
+                    let (created, modified, changed) = (at, at, at);
+                    let head =
+                        ObjectHead { size, created, modified, changed, version: 1, used: Bytes(size), volume: None };
+                    ObjectInfo { id: ObjectId { volume: VOLUME, object }, head, attributes: Vec::new() }
+                };
+                let objects = self.written(target).into_iter().map(info).collect();
+                Ok(ObjectReply::List { objects, next: None }.into())
+            }
+            Ask::Read { id, offset, length } => {
+                let bytes = self.written(target).remove(&id.object).unwrap();
+                let payload = bytes[offset as usize..][..length as usize].to_vec().into();
+                Ok(ObjectAnswer { payload, ..ObjectReply::Bytes.into() })
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     fn objects_of(&self, target: TargetId) -> usize {
@@ -119,6 +159,8 @@ impl Beside for OnShelf {
             if shelf.broken.borrow().contains(&target) {
                 return Err(Error::device("the device is gone"));
             }
+            let meanwhile = shelf.meanwhile.borrow().clone();
+            meanwhile.iter().for_each(|happens| happens());
             let mut left = shelf.left.borrow_mut();
             let some = left.map_or(bytes.len(), |left| left.min(bytes.len()));
             if shelf.twice.get() && some == bytes.len() {
@@ -132,11 +174,25 @@ impl Beside for OnShelf {
         })
     }
 
-    fn remove_before(&self, Site { target, .. }: Site, object: u64) {
+    fn is_ahead(&self, Site { target, .. }: Site, known: Known) -> Looking {
+        let shelf = self.0.clone();
+        Box::pin(async move { is_ahead(async |ask| shelf.ask(target, ask), target, known).await })
+    }
+
+    fn remove_before(&self, Site { target, .. }: Site, object: u64, known: Known) {
         let is_off = self.0.left.borrow().is_some_and(|left| left == 0);
-        if !is_off && !self.0.broken.borrow().contains(&target) {
-            self.0.objects.borrow_mut().retain(|(of, number), _| *of != target || *number >= object);
+        if is_off || self.0.broken.borrow().contains(&target) {
+            return;
         }
+        if done(is_ahead(async |ask| self.0.ask(target, ask), target, known)).unwrap() {
+            self.0.ahead.set(Some(target));
+            return;
+        }
+        self.0.objects.borrow_mut().retain(|(of, number), _| *of != target || *number >= object);
+    }
+
+    fn ahead(&self) -> Option<TargetId> {
+        self.0.ahead.get()
     }
 }
 
@@ -435,4 +491,50 @@ fn what_is_damaged_is_not_copied_over_what_was_copied_whole() {
     let engine = Box::new(stage.engine.reopened());
     let error = Manager::open(engine, Rc::new(seeds::Chance::of(1)), Settings::default()).err().unwrap();
     assert!(error.kind == Kind::Damaged && error.message.contains(&format!("file or directory {}", last.0)), "{error}");
+}
+
+/// A clock that others move.
+struct Passing(Rc<Cell<Now>>);
+
+impl Clock for Passing {
+    fn now(&self) -> Moment {
+        self.0.get().moment
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.get().wall
+    }
+
+    fn sleep_until(&self, _: Moment) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn beside_a_slow_target_nobody_waits_for_more_than_a_piece_at_a_time_and_all_of_them_are_written() {
+    let mut stage = Stage::new();
+    for number in 0..30 {
+        stage.file(&root(), &format!("f{number}"), 0o644).unwrap();
+    }
+    let shelf = Shelf::with(1);
+    let clock = Rc::new(Cell::new(stage.now));
+    let moved = clock.clone();
+    let passes: Rc<dyn Fn()> = Rc::new(move || {
+        let (now, span) = (moved.get(), Duration::from_secs(2));
+        moved.set(Now { wall: now.wall.after(span), moment: now.moment + span });
+    });
+    *shelf.meanwhile.borrow_mut() = Some(passes);
+    let mut writing = Copies { clock: Rc::new(Passing(clock.clone())), ..copies(&shelf, stage.now) };
+    for ticks in 1.. {
+        let before = clock.get().moment;
+        done(writing.tick(&mut stage.manager)).unwrap();
+        // The beginning, a piece, and the end.
+        let took = clock.get().moment.since(before);
+        assert!(took <= Duration::from_secs(6), "{took:?}");
+        if writing.from.is_none() {
+            assert!(ticks > 5, "all of it was written in {ticks} ticks");
+            break;
+        }
+    }
+    assert!(said(&shelf.best().unwrap()) == there(&stage));
 }

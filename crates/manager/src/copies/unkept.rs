@@ -6,7 +6,7 @@
 use crate::draft::View;
 use crate::engine::{Condition, MOST_BYTES, Snapshot, Transaction, Write};
 use crate::keys;
-use crate::records::{Copied, CopiedOn, check, encode};
+use crate::records::{Copied, CopiedOn, Written, check, encode};
 use forebay_model::{Result, TargetId};
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(crate) struct Unkept {
     base: u64,
     /// The last batch that all of them have.
     kept: u64,
-    /// The last batch. Numbers of batches rise, also from one opening to the next, so that none is given twice.
+    /// The last batch. Numbers of batches rise, also from one chain and from one opening to the next, so that none is given twice.
     batch: u64,
     writes: Writes,
     /// Bytes of their keys.
@@ -112,8 +112,8 @@ impl Copying {
     }
 
     /// An object of copies begins on these targets: with which one the chain did, and the batch up to which those before it have
-    /// everything.
-    pub(super) fn begin(&mut self, object: u64, term: u64, on: &[TargetId]) -> (u64, u64) {
+    /// everything; `last` is the last batch of this opening.
+    pub(super) fn begin(&mut self, object: u64, (term, last): (u64, u64), on: &[TargetId]) -> (u64, u64) {
         if let Copying::On(Unkept { base, kept, having, is_having_named, is_whole, .. }) = self {
             if *base == 0 {
                 *base = object;
@@ -124,7 +124,7 @@ impl Copying {
             }
             return (*base, *kept);
         }
-        let first = first_batch(term);
+        let first = first_batch(term).max(last);
         *self = Copying::On(Unkept {
             base: object,
             kept: first,
@@ -169,8 +169,14 @@ impl Copying {
         }
     }
 
-    /// Takes note of what is committed, and says with which transaction before it that is named.
-    pub(crate) fn note(&mut self, transactions: &[Transaction], fence: &Condition) -> Result<Option<Transaction>> {
+    /// Takes note of what is committed, and says with which transaction before it that is named, with how far copies can come if this
+    /// opening has begun any.
+    pub(crate) fn note(
+        &mut self,
+        transactions: &[Transaction],
+        fence: &Condition,
+        (written, is_begun): (&mut Written, bool),
+    ) -> Result<Option<Transaction>> {
         if let Copying::On(unkept) = self {
             let writes = transactions.iter().flat_map(|transaction| &transaction.writes);
             let mut is_more = false;
@@ -184,12 +190,13 @@ impl Copying {
                 return Ok(None);
             }
             unkept.batch += 1;
+            written.batch = unkept.batch;
             if unkept.bytes > MOST_KEYS {
                 *self = Copying::Off { is_named: true };
             }
         }
         let write = |key: &[u8], value| Write { key: key.to_vec(), value };
-        let writes = match self {
+        let mut writes = match self {
             Copying::Off { is_named: false } => return Ok(None),
             Copying::Off { is_named } => {
                 *is_named = false;
@@ -205,11 +212,14 @@ impl Copying {
                 named
             }
         };
+        if is_begun {
+            writes.push(write(keys::WRITTEN, Some(encode(keys::WRITTEN, &*written)?)));
+        }
         Ok(Some(Transaction { conditions: vec![fence.clone()], writes }))
     }
 }
 
 /// The number behind which those of an opening's batches are.
-fn first_batch(term: u64) -> u64 {
+pub(crate) fn first_batch(term: u64) -> u64 {
     term << 32
 }

@@ -2,12 +2,13 @@ use super::{Desk, Ended, Errand, MOST_TOGETHER, refuse_all, serve};
 use crate::copies::{Copies, Nowhere};
 use crate::manager::Asked;
 use crate::principal::Principal;
-use crate::testing::{Stage, Still, close, create, root};
+use crate::testing::{Stage, Still, close, create, report, root};
 use forebay_env::Task;
 use forebay_env::executor::Executor;
 use forebay_env::mailbox::{Receiver, Sender, mailbox};
 use forebay_env::pipe::{Outlet, pipe};
 use forebay_model::{Kind, Result};
+use forebay_wire::control::cluster::Report;
 use forebay_wire::control::files::{Listen, MakeWay, OpenToRead, OpenToWrite};
 use forebay_wire::control::names::{Place, Stat};
 use forebay_wire::control::{Call, Change, Question, Reply};
@@ -99,6 +100,19 @@ fn changes_that_wait_together_are_one_commit() {
     waiting.served(stage);
     assert!(answers(made).iter().all(Result::is_ok));
     assert_eq!(engine.commits(), before + 1);
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_done() {
+    let (stage, waiting) = (Stage::new(), Waiting::new());
+    let moved = Report { address: "elsewhere:1".into(), ..report(1) };
+    drop(waiting.send(|answer| Errand::Report(root(), moved, answer)));
+    let map = waiting.ask(Question::Map);
+    waiting.served(stage);
+    match &answers(vec![map])[0] {
+        Ok(Reply::Map(map)) => assert!(map.nodes.iter().all(|node| node.address != "elsewhere:1")),
+        other => panic!("{other:?} is no map"),
+    }
 }
 
 #[test]

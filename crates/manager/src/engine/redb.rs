@@ -118,8 +118,8 @@ impl Snapshot for At {
     }
 }
 
-const MADE_ANEW: &str =
-    "restore it from a backup, or have it made anew of the targets with `forebay manager recover --over`";
+/// A backup is older than what targets have, and would be refused for that.
+const MADE_ANEW: &str = "have it made anew of the targets with `forebay manager recover --over`";
 
 /// What redb says, by what the caller should do.
 fn failed(error: redb::Error) -> Error {

@@ -15,28 +15,32 @@ impl Operation<'_> {
     pub(super) fn close(&mut self, asked: &Close) -> Result<Entry> {
         let key = keys::writers(asked.file);
         let Writers(mut writers) = self.draft.read(&key)?.unwrap_or_default();
-        let there = writers.len();
+        let mine = writers.iter().find(|writer| writer.is(self.by)).copied();
         writers.retain(|writer| !writer.is(self.by));
-        if writers.len() == there {
+        let Some(mine) = mine else {
             self.callbacks.meet(asked.file, &writers, self.now.moment);
             return Err(Error::missing(format!(
                 "client {:x} does not have {} open to write; it may have been taken for gone: open it again",
                 self.by.client, asked.file
             )));
-        }
+        };
         let mut inode = place::inode(&self.draft, asked.file)?;
         if asked.upkeep {
             self.by.require_root("close files after their upkeep")?;
         }
+        let mut is_in_doubt = false;
         if let Some(size) = asked.size {
             let size = self.lengths.after(asked.file, asked.cuts, size);
+            // A manager before this one may have been told by another one since: whoever mends it finds out how long it is.
+            let may_be_old = asked.cuts.is_some() && !asked.upkeep && !mine.alone;
+            is_in_doubt = may_be_old && size < inode.attributes.size && self.lengths.may_lack(asked.file, mine.since);
             self.set_size(&mut inode, size, asked.upkeep)?;
         }
         self.lengths.closed(asked.file, asked.cuts, asked.size, !writers.is_empty());
         self.set_modified(&mut inode, asked.modified);
         self.draft.put(keys::inode(asked.file), &inode)?;
         self.draft.put_unless(writers.is_empty(), key, &Writers(writers.clone()))?;
-        if asked.unfinished {
+        if asked.unfinished || is_in_doubt {
             to_be_scrubbed(&mut self.draft, asked.file, self.now.wall)?;
         }
         self.callbacks.meet(asked.file, &writers, self.now.moment);

@@ -15,36 +15,41 @@ use std::time::Duration;
 
 /// Files that are looked at for one question, so that it takes as long whatever there is.
 const LOOKED_AT: usize = 4096;
-/// When a file was verified last of which something was found damaged since.
-const NEVER: Timestamp = Timestamp(0);
-/// Whoever finds something damaged in a file has it verified so long after the last time and no sooner.
+/// A file of which something was found damaged is verified again so long after the last time and no sooner.
 const AGAIN: Duration = Duration::from_secs(600);
+/// So much the clock of who verifies may be ahead of the manager's.
+const CLOCKS: Duration = Duration::from_secs(60);
 
 impl Operation<'_> {
-    /// A file was verified just now.
+    /// A file was verified just now. What was found damaged since that began lies perhaps where that had been already.
     pub(super) fn verified(&mut self, asked: &Verified) -> Result<()> {
+        let Verified { file, began } = *asked;
         self.by.require_root("say that a file was verified")?;
-        place::require_file(asked.file, &place::inode(&self.draft, asked.file)?)?;
-        self.draft.put(keys::verified(asked.file), &VerifiedAt(self.now.wall))
+        place::require_file(file, &place::inode(&self.draft, file)?)?;
+        let (key, at) = (keys::verified(file), self.now.wall);
+        let VerifiedAt { found, .. } = self.draft.read(&key)?.unwrap_or_default();
+        let found = found.filter(|found| began.is_some_and(|began| *found >= began.before(CLOCKS)));
+        self.draft.put(key, &VerifiedAt { at, found })
     }
 
-    /// Something of a file was found damaged by who may read it. It is verified as if it never was, but not again and again: what is
-    /// still damaged is found again.
+    /// Something of a file was found damaged by who may read it, who may say so only once: it is verified again, but not again and again.
     pub(super) fn found_damaged(&mut self, asked: &FoundDamaged) -> Result<()> {
         let inode = place::inode(&self.draft, asked.file)?;
         place::require_file(asked.file, &inode)?;
         self.by.require(asked.file, &inode, Wanted::READ)?;
         let key = keys::verified(asked.file);
-        let before: Option<VerifiedAt> = self.draft.read(&key)?;
-        if before.is_some_and(|VerifiedAt(at)| at == NEVER || self.now.wall.since(at) < AGAIN) {
-            return Ok(());
-        }
-        self.draft.put(key, &VerifiedAt(NEVER))
+        let before: VerifiedAt = self.draft.read(&key)?.unwrap_or_default();
+        self.draft.put(key, &VerifiedAt { found: Some(self.now.wall), ..before })
     }
 }
 
 /// Files that were not verified for long, of the next so many.
-pub(crate) fn unverified(view: &dyn Snapshot, by: &Principal, asked: &AskUnverified) -> Result<Unverified> {
+pub(crate) fn unverified(
+    view: &dyn Snapshot,
+    now: Timestamp,
+    by: &Principal,
+    asked: &AskUnverified,
+) -> Result<Unverified> {
     by.require_root("see what is to be verified")?;
     let (_, to) = keys::all(keys::LAYOUTS);
     let from = keys::layout(FileId(asked.after.0.saturating_add(1)));
@@ -57,18 +62,20 @@ pub(crate) fn unverified(view: &dyn Snapshot, by: &Principal, asked: &AskUnverif
             return Ok(Unverified { files, next: Some(last) });
         }
         last = FileId(keys::number(&key));
-        if is_due(view, last, &decode(&key, &value)?, asked.since)? {
+        if is_due(view, last, &decode(&key, &value)?, (now, asked.since))? {
             files.push(last);
         }
     }
     Ok(Unverified { files, next: (!is_all).then_some(last) })
 }
 
-fn is_due(view: &dyn Snapshot, file: FileId, layout: &Layout, since: Timestamp) -> Result<bool> {
+fn is_due(view: &dyn Snapshot, file: FileId, layout: &Layout, (now, since): (Timestamp, Timestamp)) -> Result<bool> {
     let verified: Option<VerifiedAt> = view.read(&keys::verified(file))?;
     let Inode { attributes, written, .. } = place::inode(&view, file)?;
-    let last = verified.map_or(attributes.created, |VerifiedAt(at)| at);
-    if !layout.absent.is_empty() || !written || attributes.kind != FileKind::File || last >= since {
+    let last = verified.map_or(attributes.created, |verified| verified.at);
+    let is_found = verified.is_some_and(|verified| verified.found.is_some() && verified.at.after(AGAIN) <= now);
+    let is_due = is_found || last < since;
+    if !layout.absent.is_empty() || !written || attributes.kind != FileKind::File || !is_due {
         return Ok(false);
     }
     // Who is alone with it takes no locks, so that nothing could be mended.

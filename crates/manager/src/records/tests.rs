@@ -3,8 +3,8 @@
 use super::{
     Absence, Absent, Answer, BEFORE, CachesRecord, ClientRecord, Copied, CopiedOn, Epochs, Inode, KeyRecord, Layout,
     MOST_FILES, Meta, Move, Moves, Named, Next, NodeRecord, Orders, Remembered, ShutOutRecord, TargetRecord, Term,
-    ToScrub, UserNumber, UserRecord, VERSION, VerifiedAt, VolumeRecord, Writer, Writers, component_of, decode, encode,
-    object,
+    ToScrub, UserNumber, UserRecord, VERSION, VerifiedAt, VolumeRecord, Writer, Writers, Written, component_of, decode,
+    encode, object,
 };
 use crate::keys;
 use forebay_model::block::crc32c;
@@ -44,6 +44,9 @@ fn keys_have_the_bytes_that_are_written_down() {
         (keys::EPOCHS.to_vec(), "45"),
         (keys::NEXT.to_vec(), "58"),
         (keys::COPIED.to_vec(), "51"),
+        (keys::COPIED_ON.to_vec(), "516f6e"),
+        (keys::WRITTEN.to_vec(), "516174"),
+        (keys::OUTDATED.to_vec(), "516f6c64"),
         (keys::inode(FILE), "490000000000000102"),
         (keys::name(FILE, "ab"), "4400000000000001026162"),
         (keys::behind_names(FILE), "440000000000000103"),
@@ -125,6 +128,7 @@ fn what_copies_may_lack_has_the_bytes_that_are_written_down() {
     let copied = Copied { base: 0x200001, batch: 7, keys: vec![keys::NEXT.to_vec(), keys::inode(FILE)] };
     is(copied, "01818080010702015809490000000000000102");
     is(CopiedOn(vec![TargetId(5), TargetId(300)]), "010205ac02");
+    is(Written { term: 300, object: 0x200001, at: 5, batch: 7 }, "01ac02818080010507");
 }
 
 fn attributes() -> Attributes {
@@ -176,7 +180,8 @@ fn values_of_names_have_the_bytes_that_are_written_down() {
     is(ToScrub { since: Timestamp(3) }, "0106");
     is(CachesRecord { since: Timestamp(3) }, "0106");
     is(ShutOutRecord { until: Timestamp(3) }, "0106");
-    is(VerifiedAt(Timestamp(3)), "0106");
+    is(VerifiedAt { at: Timestamp(3), found: None }, "010600");
+    is(VerifiedAt { at: Timestamp(3), found: Some(Timestamp(4)) }, "01060108");
     is(Moves(vec![Move { component: 2, to: TargetId(5), by: 300, even: true, former: true }]), "01010205ac020101");
     let pending = vec![(2, TargetId(5))];
     is(Orders { volume: 1, version: 2, due: Timestamp(3), pending }, "01010206010205");
@@ -189,8 +194,8 @@ fn values_of_the_cluster_have_the_bytes_that_are_written_down() {
     is(Epochs { epoch: 5, least: 4, rolled: 3, rolled_at: Timestamp(1) }, "0105040302");
     is(NodeRecord { user: 5, address: "a:1".into(), up: true }, "010503613a3101");
     let state = TargetState::Failed;
-    let target = TargetRecord { node: 3, state, openings: 4, size: Bytes(5), free: Bytes(6), rolled: 7 };
-    is(target, "01030204050607");
+    let target = TargetRecord { node: 3, state, openings: 4, size: Bytes(5), free: Bytes(6), rolled: 7, recorded: 8 };
+    is(target, "0103020405060708");
     let states = [TargetState::Up, TargetState::Draining, TargetState::Failed, TargetState::Gone];
     assert_eq!(states.map(|state| encode(b"k", &state).unwrap()[BEFORE]), [0, 1, 2, 3]);
 }

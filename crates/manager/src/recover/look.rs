@@ -1,14 +1,20 @@
 //! What targets have of a manager that is gone: its copies, and the components of files.
 
 use super::{Component, Seen};
+use crate::copies::age::is_ahead;
 use crate::copies::targets::{list, strange};
-use crate::copies::{Chain, VOLUME};
+use crate::copies::{Chain, Known, VOLUME};
+use crate::engine::Engine;
+use forebay_env::Clock;
+use forebay_env::race::{First, race};
+use forebay_env::together::all;
 use forebay_model::layout::LARGEST;
 use forebay_model::object::{FENCE, FENCES, FIRST_FENCE, LENGTHS};
 use forebay_model::{Bytes, Kind, ObjectId, Result, TargetId};
 use forebay_wire::object::{Ask, COMPANION, DESCRIBED, Described, MOST_AT_ONCE, ObjectAnswer, ObjectInfo, ObjectReply};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 /// Where something is damaged, so much is read at once.
 const LEAST_AT_ONCE: u64 = 4096;
@@ -39,6 +45,22 @@ pub async fn has_copies(on: &impl Targets) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// One of the targets, if any, with a copy that is newer than what an engine has, whose cluster nobody has opened yet. What takes longer
+/// than `patience`, or cannot be looked at, says nothing.
+pub async fn newer_copy(
+    on: &impl Targets,
+    engine: &dyn Engine,
+    clock: &dyn Clock,
+    patience: Duration,
+) -> Result<Option<TargetId>> {
+    let known = Known::load(&*engine.snapshot()?)?;
+    let looking = on.targets().into_iter().map(move |target| async move {
+        let looking = is_ahead(async |ask| on.ask(target, ask).await, target, known);
+        matches!(race(looking, clock.sleep(patience)).await, First::Left(Ok(true))).then_some(target)
+    });
+    Ok(all(looking).await.into_iter().flatten().next())
 }
 
 /// Looks at all that is on targets but rings and heaps.

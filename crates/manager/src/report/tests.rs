@@ -468,6 +468,99 @@ fn a_target_that_did_nothing_for_long_and_goes_on_is_told_all_that_was_revoked_b
 }
 
 #[test]
+fn a_report_that_is_repeated_since_its_answer_was_lost_is_no_sign_that_a_target_carries_out_nothing() {
+    let mut stage = Stage::new();
+    let [target, other] = targets_of(1);
+    fences(&mut stage, &[(1000..3000, target)]);
+    let started = TargetReport { openings: 2, ..healthy(target) };
+    let targets = vec![started, TargetReport { key: 1, ..healthy(other) }];
+    let repeated = Report { wall: stage.now.wall.after(Duration::from_secs(1)), ..of(1, targets) };
+    let first = stage.report(&repeated).unwrap().targets.remove(0).orders;
+    assert_eq!(first.len(), 896);
+    for _ in 0..5 {
+        let told = stage.report(&repeated).unwrap().targets.remove(0);
+        assert_eq!((told.orders, told.keys.len()), (first.clone(), 0), "more is to be fenced before it serves");
+    }
+    // What it did of that counts.
+    let (next, keys) = told_at_start(&mut stage, &first);
+    assert_eq!((next.len(), next == first, keys), (896, false, 0));
+}
+
+/// Reports of a target, with its openings and the last change of its objects; why each was refused.
+fn recorded(stage: &mut Stage, openings: u64, recorded: Option<u64>) -> Option<Kind> {
+    let [first, second] = targets_of(1);
+    let first = TargetReport { openings, recorded, ..healthy(first) };
+    refused(&stage.report(&of(1, vec![first, healthy(second)])).unwrap())[0]
+}
+
+#[test]
+fn a_target_that_is_as_it_was_before_its_last_changes_is_refused_however_often_it_is_started() {
+    let mut stage = Stage::new();
+    let minute = Duration::from_secs(60);
+    for number in [100, 200, 300, 400] {
+        assert_eq!(recorded(&mut stage, 5, Some(number)), None);
+        stage.pass(minute);
+    }
+    // Put back as it was in the same opening, it is opened once more.
+    for openings in 6..12 {
+        assert_eq!(recorded(&mut stage, openings, Some(150)), Some(Kind::Stale));
+    }
+    stage.restart();
+    assert_eq!(recorded(&mut stage, 12, Some(199)), Some(Kind::Stale));
+    // The newest one is not.
+    assert_eq!(recorded(&mut stage, 6, Some(400)), None);
+    stage.pass(minute);
+    assert_eq!(recorded(&mut stage, 6, Some(401)), None);
+}
+
+#[test]
+fn what_was_durable_for_less_than_a_minute_and_what_is_not_said_refuses_no_target() {
+    let mut stage = Stage::new();
+    assert_eq!(recorded(&mut stage, 5, Some(100)), None);
+    stage.pass(Duration::from_secs(60));
+    assert_eq!(recorded(&mut stage, 5, Some(200)), None);
+    stage.pass(Duration::from_secs(59));
+    assert_eq!(recorded(&mut stage, 5, Some(300)), None);
+    // Its device lost what it took in last.
+    assert_eq!(recorded(&mut stage, 6, Some(150)), None);
+    assert_eq!(recorded(&mut stage, 6, Some(99)), Some(Kind::Stale));
+    // Its logs are not read yet.
+    assert_eq!(recorded(&mut stage, 7, None), None);
+    assert_eq!(recorded(&mut stage, 7, Some(160)), None);
+    // What tells of its objects is damaged: that is for others to make anew.
+    let [first, second] = targets_of(1);
+    let failed = Some("its logs are damaged".to_string());
+    let first_failed = TargetReport { openings: 8, recorded: Some(1), failed, ..healthy(first) };
+    assert_eq!(refused(&stage.report(&of(1, vec![first_failed, healthy(second)])).unwrap()), [None, None]);
+}
+
+#[test]
+fn a_target_that_was_made_anew_of_its_segments_begins_anew() {
+    let mut stage = Stage::new();
+    for _ in 0..3 {
+        assert_eq!(recorded(&mut stage, 5, Some(1000)), None);
+        stage.pass(Duration::from_secs(60));
+    }
+    let [first, second] = targets_of(1);
+    let anew = vec![ObjectId { volume: 1, object: 5 << 12 }];
+    let rebuilt = TargetReport { openings: 6, recorded: Some(2), anew, ..healthy(first) };
+    assert_eq!(refused(&stage.report(&of(1, vec![rebuilt, healthy(second)])).unwrap()), [None, None]);
+    assert_eq!(recorded(&mut stage, 6, Some(3)), None, "its rings are known");
+}
+
+#[test]
+fn nobody_shuts_a_target_out_for_ever_by_saying_how_often_it_was_opened() {
+    let mut stage = Stage::new();
+    let [first, second] = targets_of(1);
+    let opened = |openings| of(1, vec![TargetReport { openings, ..healthy(first) }, healthy(second)]);
+    for openings in [u64::MAX, 2 + (1 << 20)] {
+        assert_eq!(refused(&stage.report(&opened(openings)).unwrap()), [Some(Kind::Usage), None]);
+    }
+    assert_eq!(refused(&stage.report(&opened(2)).unwrap()), [None, None]);
+    assert_eq!(refused(&stage.report(&opened(2 + (1 << 20))).unwrap()), [None, None]);
+}
+
+#[test]
 fn what_targets_have_to_fence_that_are_gone_does_not_keep_one_that_was_started_waiting() {
     let mut stage = Stage::new();
     let [target, _] = targets_of(1);

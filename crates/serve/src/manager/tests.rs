@@ -42,7 +42,7 @@ impl Clock for Counting {
 async fn opening(open: impl Fn(usize) -> Result<u8>) -> (Result<Option<u8>>, Vec<u64>, Vec<Outlet<Result<Reply>>>) {
     let (errands, mut receiver) = mailbox();
     let (clock, tried, asked) = (Counting::default(), RefCell::new(Vec::new()), RefCell::new(Vec::new()));
-    let opened = reopened(&mut receiver, &clock, tell, || {
+    let opened = reopened(&mut receiver, &clock, tell, async || {
         let before = tried.borrow().len();
         tried.borrow_mut().push(clock.0.get());
         let (answer, outlet) = pipe(0);
@@ -84,7 +84,8 @@ fn what_keeps_metadata_from_being_opened_is_told_once_and_to_whoever_asks_meanwh
 #[test]
 fn metadata_that_stay_as_they_are_end_the_manager_with_what_helps() {
     let run = real::run_network(|_| async {
-        for error in [Error::damaged("restore it"), Error::new(Kind::Version, "use the release that wrote it")] {
+        let of_another = Error::new(Kind::Version, "use the release that wrote it");
+        for error in [Error::damaged("restore it"), of_another, Error::stale("a copy is newer")] {
             let away = Error::busy("another process has it");
             let open = |before: usize| Err(if before < 2 { away.clone() } else { error.clone() });
             let (opened, tried, _) = opening(open).await;

@@ -11,6 +11,8 @@ use forebay_embedded::{FormatOptions, Measure, format};
 use forebay_env::real::create_file;
 use forebay_model::Kind;
 use forebay_wire::control::access::RevokeKey;
+use forebay_wire::control::files::OpenToWrite;
+use forebay_wire::control::names::Place;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -181,5 +183,37 @@ fn where_metadata_of_nodes_elsewhere_are_gone_no_other_cluster_begins_until_the_
     let key = crate::key::read(server.key()).expect("a key");
     let reach = Reach { manager: server.control(), key, tls: None, patience: Duration::from_secs(20) };
     reach.files().expect("its key opens it").stat("/").expect("it is there");
+    server.close().expect("it ends");
+}
+
+#[test]
+fn what_the_upkeep_of_a_process_that_was_killed_had_open_is_not_in_use_when_it_is_started_again() {
+    let dir = cluster(1);
+    let dir = dir.path().join("cluster");
+    let start = || Server::start(&dir, std::slice::from_ref(&dir), &options()).expect("it starts");
+    let number = || {
+        let text = std::fs::read_to_string(dir.join(UPKEEP_CLIENT)).expect("it is there");
+        u64::from_str_radix(text.trim_end(), 16).expect("a number")
+    };
+    let open = |server: &Server, client: u64, alone: bool| {
+        let place = Place::path("x");
+        let open = OpenToWrite { place, alone, upkeep: false, yields: false, cached: false };
+        let desk = server.rack.manager().desk().expect("it is open");
+        desk.change_blocking(Principal::root(client), Call { sequence: 1 << 40, change: Change::OpenToWrite(open) })
+    };
+    let server = start();
+    let files = server.files().expect("a way to it");
+    files.create("/x", 0o644, None, Options::default()).expect("a file").close().expect("it closes");
+    drop(files);
+    let before = number();
+    open(&server, before, false).expect("it opens");
+    // Nobody closes it.
+    server.close().expect("it ends");
+    let server = start();
+    assert_ne!(number(), before);
+    if let Err(error) = open(&server, 77, true) {
+        // It may be mended just now.
+        assert!(error.kind == Kind::Busy && !error.message.contains(&format!("client {before} has")), "{error}");
+    }
     server.close().expect("it ends");
 }

@@ -52,7 +52,7 @@ fn a_file_is_to_be_verified_when_it_was_not_for_long_also_by_a_manager_that_was_
     let day = Duration::from_secs(24 * 3600);
     stage.pass(day);
     assert_eq!(stage.due(), files);
-    stage.root(Change::Verified(Verified { file: files[1] })).unwrap();
+    stage.root(Change::Verified(Verified { file: files[1], began: None })).unwrap();
     let since = stage.now.wall;
     stage.restart();
     assert_eq!(stage.unverified(FileId(0), 100, since).files, [files[0], files[2]]);
@@ -110,7 +110,7 @@ fn who_yields_has_a_file_open_until_somebody_wants_to_be_alone_with_it_and_write
 fn only_root_says_and_sees_what_was_verified_and_nothing_is_kept_of_what_was_removed() {
     let mut stage = Stage::new();
     let file = stage.written("a");
-    let verified = Change::Verified(Verified { file });
+    let verified = Change::Verified(Verified { file, began: None });
     assert_eq!(stage.change(&user(5), verified.clone()).unwrap_err().kind, Kind::Forbidden);
     let asked = AskUnverified { after: FileId(0), most: 9, since: stage.now.wall };
     assert_eq!(stage.ask(&user(5), &Question::Unverified(asked)).unwrap_err().kind, Kind::Forbidden);
@@ -123,7 +123,7 @@ fn only_root_says_and_sees_what_was_verified_and_nothing_is_kept_of_what_was_rem
     })) else {
         panic!("no directory")
     };
-    let wrong = Change::Verified(Verified { file: directory.file });
+    let wrong = Change::Verified(Verified { file: directory.file, began: None });
     assert_eq!(stage.root(wrong).unwrap_err().kind, Kind::Usage);
 }
 
@@ -148,7 +148,7 @@ fn a_file_of_which_something_was_found_damaged_is_verified_next_but_not_again_an
     assert_eq!(found(&mut stage, &user(7), file), Ok(()));
     assert_eq!(found(&mut stage, &user(7), file), Ok(()));
     assert_eq!(due(&mut stage), [file]);
-    stage.root(Change::Verified(Verified { file })).unwrap();
+    stage.root(Change::Verified(Verified { file, began: None })).unwrap();
     stage.pass(Duration::from_secs(599));
     assert_eq!(found(&mut stage, &user(7), file), Ok(()));
     assert_eq!(due(&mut stage), [], "it was verified just now");
@@ -156,4 +156,44 @@ fn a_file_of_which_something_was_found_damaged_is_verified_next_but_not_again_an
     assert_eq!(found(&mut stage, &user(7), file), Ok(()));
     stage.restart();
     assert_eq!(due(&mut stage), [file]);
+}
+
+#[test]
+fn what_is_found_damaged_just_after_a_file_was_verified_has_it_verified_once_more_though_it_is_said_once() {
+    let mut stage = Stage::new();
+    let file = stage.written("a");
+    stage.root(Change::Verified(Verified { file, began: None })).unwrap();
+    let since = stage.now.wall;
+    stage.pass(Duration::from_secs(60));
+    stage.change(&user(7), Change::FoundDamaged(FoundDamaged { file })).unwrap();
+    stage.pass(Duration::from_secs(539));
+    assert_eq!(stage.unverified(FileId(0), 100, since).files, [], "not so soon");
+    stage.restart();
+    stage.pass(Duration::from_secs(61));
+    assert_eq!(stage.unverified(FileId(0), 100, since).files, [file]);
+    stage.root(Change::Verified(Verified { file, began: None })).unwrap();
+    stage.pass(Duration::from_secs(3600));
+    assert_eq!(stage.unverified(FileId(0), 100, since).files, [], "it was read since");
+}
+
+#[test]
+fn what_is_found_damaged_while_a_file_is_verified_is_found_there_by_the_next_one() {
+    let mut stage = Stage::new();
+    let file = stage.written("a");
+    let since = stage.now.wall;
+    stage.pass(Duration::from_secs(3600));
+    let began = Some(stage.now.wall);
+    stage.pass(Duration::from_secs(100));
+    // Where that has been already.
+    stage.change(&user(7), Change::FoundDamaged(FoundDamaged { file })).unwrap();
+    stage.pass(Duration::from_secs(100));
+    stage.root(Change::Verified(Verified { file, began })).unwrap();
+    assert_eq!(stage.unverified(FileId(0), 100, since).files, [], "not at once");
+    stage.pass(Duration::from_secs(600));
+    assert_eq!(stage.unverified(FileId(0), 100, since).files, [file]);
+    let began = Some(stage.now.wall);
+    stage.pass(Duration::from_secs(100));
+    stage.root(Change::Verified(Verified { file, began })).unwrap();
+    stage.pass(Duration::from_secs(3600));
+    assert_eq!(stage.unverified(FileId(0), 100, since).files, [], "all of it was read since");
 }

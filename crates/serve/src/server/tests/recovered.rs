@@ -244,6 +244,42 @@ fn metadata_that_is_there_is_left_alone_unless_that_is_said_and_then_left_beside
 }
 
 #[test]
+fn metadata_from_before_what_was_answered_last_are_refused_with_what_helps_however_often_they_are_started() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let dirs = nodes(dir.path(), 2);
+    let start = || Server::start(dir.path(), &dirs, &options());
+    let make = |path: &str| {
+        let server = start().expect("it starts");
+        let files = server.files().expect("a way to it");
+        files.make_directory(path, 0o755).expect("a directory");
+        drop(files);
+        server.close().expect("it ends");
+    };
+    make("/a");
+    let metadata = dir.path().join(METADATA);
+    let backup = std::fs::read(&metadata).expect("it is there");
+    make("/b");
+    std::fs::write(&metadata, backup).expect("it is put back");
+    for _ in 0..3 {
+        let refused = start().err().expect("it does not start");
+        assert_eq!(refused.kind, Kind::Stale, "{refused}");
+        for named in ["manager.redb is older than its copies on target", "manager recover --over --cluster"] {
+            assert!(refused.message.contains(named), "{refused}");
+        }
+    }
+    recover(dir.path(), &[], true, |_| {}).expect("it is made anew");
+    let server = start().expect("it starts");
+    let files = server.files().expect("a way to it");
+    ["/a", "/b"].iter().for_each(|path| drop(files.stat(path).unwrap_or_else(|error| panic!("{path}: {error}"))));
+    drop(files);
+    server.close().expect("it ends");
+    // What is as new as its copies is opened, how ever it came there.
+    let newest = std::fs::read(&metadata).expect("it is there");
+    std::fs::write(&metadata, newest).expect("it is put back");
+    make("/c");
+}
+
+#[test]
 fn what_was_answered_is_in_the_copies_even_if_the_process_was_not_ended() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let dirs = nodes(dir.path(), 2);
