@@ -317,9 +317,7 @@ impl Copies {
         if self.on.is_empty() {
             return Ok(false);
         }
-        if !self.look(manager).await? {
-            return Ok(true);
-        }
+        self.look(manager).await?;
         let term = manager.term;
         if self.begun == 0 {
             // From now on what this opening writes is known to be of this engine.
@@ -336,9 +334,8 @@ impl Copies {
     }
 
     /// Looks whether targets that are to be written have copies that are newer than the engine: on an error it is not to be used any more.
-    /// False if one did not say so in time, and counts as one that could not be written. What says that it cannot be looked at is
-    /// written, and nothing is removed there.
-    async fn look(&mut self, manager: &mut Manager) -> Result<bool> {
+    /// What cannot be looked at, or takes too long, is written, and nothing is removed there before it was looked at.
+    async fn look(&mut self, manager: &mut Manager) -> Result<()> {
         let known = self.known(manager);
         let unknown = self.targets().into_iter().filter(|target| !self.looked_at.contains(target));
         let sites: Vec<Site> = unknown.map(|target| self.site(manager, target)).collect();
@@ -347,22 +344,16 @@ impl Copies {
             let looking = race(self.beside.is_ahead(site, known), self.clock.sleep(PATIENCE));
             async move { (target, looking.await) }
         });
-        let (looked, mut late) = (all(looking).await, Vec::new());
-        for (target, looked) in looked {
+        for (target, looked) in all(looking).await {
             match looked {
                 First::Left(Ok(true)) => return Err(manager.outdated(target)?),
                 First::Left(Ok(false)) => {
                     self.looked_at.insert(target);
                 }
-                First::Left(Err(_)) => {}
-                First::Right(()) => late.push(target),
+                First::Left(Err(_)) | First::Right(()) => {}
             }
         }
-        if !late.is_empty() {
-            let answers = self.targets().iter().map(|target| !late.contains(target)).collect();
-            self.give_up(answers);
-        }
-        Ok(late.is_empty())
+        Ok(())
     }
 
     /// How far copies go that are no newer than the engine.

@@ -99,11 +99,12 @@ impl Manager {
                 known.load = target.load.min(100);
                 known.failed = target.failed.clone();
                 known.slow = target.slow;
-                let is_old = known.recorded.is_none_or(|(_, at)| now.moment.since(at) >= OLD_ENOUGH);
                 if is_rebuilt(target) {
                     known.recorded = None;
-                } else if is_old {
-                    known.recorded = target.recorded.map(|recorded| (recorded, now.moment));
+                } else if let Some(recorded) = target.recorded {
+                    // Below what it said a moment ago, its device lost what it took in last.
+                    let stays = |(before, at)| before <= recorded && now.moment.since(at) < OLD_ENOUGH;
+                    known.recorded = known.recorded.filter(|before| stays(*before)).or(Some((recorded, now.moment)));
                 }
                 let is_back = back.contains(&target.target);
                 let was_stuck = known.is_stuck && !is_back;
@@ -256,7 +257,8 @@ impl Manager {
         {
             return Err(Error::stale(format!(
                 "target {target} has {recorded} changes of its objects, and had {} already: it is an older copy, or lost what its device said \
-                 was durable; take the newest one, or give it up as failed, and what was on it is made of the others",
+                 was durable; take the newest one, or give it up as failed, and what was on it is made of the others; where there is nothing \
+                 else, `forebay target return` has it used as it is",
                 record.recorded
             )));
         }
@@ -307,6 +309,7 @@ impl Manager {
                 record.recorded = 0;
             } else if let Some((recorded, at)) = there.and_then(|there| there.recorded)
                 && now.moment.since(at) >= OLD_ENOUGH
+                && reported.recorded.is_some_and(|now| now >= recorded)
             {
                 record.recorded = record.recorded.max(recorded);
             }

@@ -209,8 +209,8 @@ fn upkeep_client(dir: &Path, manager: &ManagerHost) -> Result<Principal> {
         }
     }
     let by = manager.root();
-    // Before it has anything open.
-    file::replace(&path, format!("{:016x}\n", by.client).as_bytes())?;
+    // Before it has anything open. Where there is no room for it, what it had open after a kill is in use for some minutes.
+    drop(file::replace(&path, format!("{:016x}\n", by.client).as_bytes()));
     Ok(by)
 }
 

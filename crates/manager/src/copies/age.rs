@@ -15,7 +15,7 @@ use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
 use forebay_wire::object::{Ask, ObjectAnswer, ObjectInfo, ObjectReply};
 
 /// So much is read at once, and of an object at most: behind what an engine knows there is little, if it is as new as the object.
-const AT_ONCE: u64 = 64 << 10;
+const AT_ONCE: u64 = 1 << 20;
 const MOST_READ: u64 = 64 << 20;
 
 /// How far copies go that are no newer than an engine.

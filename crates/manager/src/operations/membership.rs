@@ -58,6 +58,10 @@ impl Operation<'_> {
                 asked.target
             )));
         }
+        if asked.state == TargetState::Up {
+            // Whoever says so takes it as it is.
+            record.recorded = 0;
+        }
         record.state = asked.state;
         self.put_target(asked.target, record)?;
         self.cluster.raise_epoch(&mut self.draft)

@@ -527,10 +527,24 @@ fn what_was_durable_for_less_than_a_minute_and_what_is_not_said_refuses_no_targe
     // Its logs are not read yet.
     assert_eq!(recorded(&mut stage, 7, None), None);
     assert_eq!(recorded(&mut stage, 7, Some(160)), None);
+    stage.pass(Duration::from_secs(60));
+    // What it lost counts no more, however long it is away.
+    assert_eq!(recorded(&mut stage, 7, Some(161)), None);
+    stage.pass(Duration::from_secs(59));
+    assert_eq!(recorded(&mut stage, 7, Some(200)), None);
+    stage.pass(Duration::from_secs(120));
+    assert_eq!(recorded(&mut stage, 8, Some(170)), None);
+    assert_eq!(recorded(&mut stage, 8, Some(171)), None);
+    // Root says that there is nothing newer.
+    assert_eq!(recorded(&mut stage, 8, Some(150)), Some(Kind::Stale));
+    let up = SetTarget { target: targets_of(1)[0], state: TargetState::Up };
+    stage.change(&root(), Change::SetTarget(up)).unwrap();
+    assert_eq!(recorded(&mut stage, 8, Some(150)), None);
+    assert_eq!(recorded(&mut stage, 8, Some(151)), None);
     // What tells of its objects is damaged: that is for others to make anew.
     let [first, second] = targets_of(1);
     let failed = Some("its logs are damaged".to_string());
-    let first_failed = TargetReport { openings: 8, recorded: Some(1), failed, ..healthy(first) };
+    let first_failed = TargetReport { openings: 9, recorded: Some(1), failed, ..healthy(first) };
     assert_eq!(refused(&stage.report(&of(1, vec![first_failed, healthy(second)])).unwrap()), [None, None]);
 }
 

@@ -68,7 +68,7 @@ fn what_is_damaged_stays_so_and_is_said() {
     assert_eq!(complaints, glimpse(&fake));
     assert!(complaints.len() == 1 && complaints[0].contains("checkpoint copy 0"), "{complaints:?}");
     fake.disk.flip(layout.area_at(1));
-    let error = fake.run(Target::inspect(fake.env())).err().expect("nothing is whole");
+    let error = fake.run(Target::inspect(fake.env())).expect_err("nothing is whole");
     assert!(error.kind == Kind::Damaged && error.message.contains("--rebuild"), "{error}");
     // Of what is never the same for two looks that cannot be said.
     let (disk, clock) = (fake.disk.clone(), fake.env().clock);
@@ -78,6 +78,6 @@ fn what_is_damaged_stays_so_and_is_said() {
             (0..2).for_each(|which| disk.flip(layout.area_at(which) + Bytes(1 + n % 40)));
         }
     });
-    let error = fake.run(Target::inspect(fake.env())).err().expect("nothing is whole");
+    let error = fake.run(Target::inspect(fake.env())).expect_err("nothing is whole");
     assert!(error.kind == Kind::Busy && error.message.contains("look again"), "{error}");
 }

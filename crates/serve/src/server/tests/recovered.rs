@@ -270,7 +270,9 @@ fn metadata_from_before_what_was_answered_last_are_refused_with_what_helps_howev
     recover(dir.path(), &[], true, |_| {}).expect("it is made anew");
     let server = start().expect("it starts");
     let files = server.files().expect("a way to it");
-    ["/a", "/b"].iter().for_each(|path| drop(files.stat(path).unwrap_or_else(|error| panic!("{path}: {error}"))));
+    for path in ["/a", "/b"] {
+        files.stat(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
     drop(files);
     server.close().expect("it ends");
     // What is as new as its copies is opened, how ever it came there.

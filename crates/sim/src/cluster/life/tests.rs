@@ -43,7 +43,7 @@ fn files_of_several_clients_are_what_they_wrote_whatever_fails() {
 
 #[test]
 fn files_are_what_was_acknowledged_where_nodes_have_several_targets_and_all_of_one_or_one_of_all_is_gone() {
-    lives(16, Chances::SEVERAL);
+    lives(24, Chances::SEVERAL);
 }
 
 /// Lives lives in which the manager may lose its disk whenever it says that all it has answered is in copies, beside all that fails.
