@@ -72,8 +72,6 @@ const SECOND_BITS: u32 = 18;
 
 /// What writing beside the manager comes to.
 pub type Doing = Pin<Box<dyn Future<Output = Result<()>>>>;
-/// Whether what is there goes beyond what is known.
-pub type Looking = Pin<Box<dyn Future<Output = Result<bool>>>>;
 
 /// Targets that copies can be on.
 pub trait Beside {
@@ -86,14 +84,14 @@ pub trait Beside {
     /// Appends to an object of [`VOLUME`], which is made if it is not there; durable when it is done.
     fn append(&self, site: Site, object: u64, bytes: Arc<Vec<u8>>) -> Doing;
 
-    /// Whether objects of [`VOLUME`] go beyond what is known.
-    fn is_ahead(&self, site: Site, known: Known) -> Looking;
+    /// Begins to look whether objects of [`VOLUME`] go beyond what is known, and waits for nobody: [`Beside::ahead`] says so then.
+    fn look(&self, site: Site, known: Known);
 
     /// Begins to remove the objects of [`VOLUME`] with lower numbers, unless some go beyond what is known, and waits for nobody: what
     /// stays is removed after the next one.
     fn remove_before(&self, site: Site, object: u64, known: Known);
 
-    /// A target on which [`Beside::remove_before`] found some that do.
+    /// A target on which some were found that do.
     fn ahead(&self) -> Option<TargetId>;
 }
 
@@ -114,9 +112,7 @@ impl Beside for Nowhere {
         Box::pin(std::future::ready(Err(Error::missing(format!("there is no way to target {target}")))))
     }
 
-    fn is_ahead(&self, _: Site, _: Known) -> Looking {
-        Box::pin(std::future::ready(Ok(false)))
-    }
+    fn look(&self, _: Site, _: Known) {}
 
     fn remove_before(&self, _: Site, _: u64, _: Known) {}
 
@@ -152,7 +148,7 @@ pub struct Copies {
     more: Pause,
     /// Targets on which older copies may be.
     littered: Vec<TargetId>,
-    /// Targets on which none are newer than the engine.
+    /// Targets that were looked at, or are, for copies that are newer than the engine.
     looked_at: BTreeSet<TargetId>,
     /// The object that is written, and how many were begun since the manager was opened; when that was.
     object: u64,
@@ -317,7 +313,7 @@ impl Copies {
         if self.on.is_empty() {
             return Ok(false);
         }
-        self.look(manager).await?;
+        self.look(manager)?;
         let term = manager.term;
         if self.begun == 0 {
             // From now on what this opening writes is known to be of this engine.
@@ -333,27 +329,16 @@ impl Copies {
         Ok(true)
     }
 
-    /// Looks whether targets that are to be written have copies that are newer than the engine: on an error it is not to be used any more.
-    /// What cannot be looked at, or takes too long, is written, and nothing is removed there before it was looked at.
-    async fn look(&mut self, manager: &mut Manager) -> Result<()> {
+    /// Has targets looked at that are to be written: on an error the engine is older than copies there, and not to be used any more. What
+    /// cannot be looked at, or takes long, is written, and nothing is removed there before it was looked at.
+    fn look(&mut self, manager: &mut Manager) -> Result<()> {
         let known = self.known(manager);
-        let unknown = self.targets().into_iter().filter(|target| !self.looked_at.contains(target));
-        let sites: Vec<Site> = unknown.map(|target| self.site(manager, target)).collect();
-        let looking = sites.into_iter().map(|site| {
-            let target = site.target;
-            let looking = race(self.beside.is_ahead(site, known), self.clock.sleep(PATIENCE));
-            async move { (target, looking.await) }
-        });
-        for (target, looked) in all(looking).await {
-            match looked {
-                First::Left(Ok(true)) => return Err(manager.outdated(target)?),
-                First::Left(Ok(false)) => {
-                    self.looked_at.insert(target);
-                }
-                First::Left(Err(_)) | First::Right(()) => {}
+        for target in self.targets() {
+            if self.looked_at.insert(target) {
+                self.beside.look(self.site(manager, target), known);
             }
         }
-        Ok(())
+        self.beside.ahead().map_or(Ok(()), |target| Err(manager.outdated(target)?))
     }
 
     /// How far copies go that are no newer than the engine.
@@ -481,6 +466,8 @@ impl Copies {
                 self.answered.push(*target);
                 continue;
             }
+            // What it has is not known when it is back.
+            self.looked_at.remove(target);
             let first = || Failed { pause: Pause::new(AGAIN), since: now, is_heard: *is_heard };
             let failed = self.failed.entry(*target).or_insert_with(first);
             (failed.since, failed.is_heard) = (now, *is_heard);

@@ -222,6 +222,12 @@ impl Load {
     }
 }
 
+/// Whether all that is promised can be kept by this profile, which may be another one than it was promised by.
+pub(crate) fn keeps(profile: &Profile, promised: &[Demand]) -> bool {
+    let all: Vec<&Demand> = promised.iter().collect();
+    all.is_empty() || all.iter().all(|demand| check_lag(profile, demand.lag).is_ok()) && fit(profile, &all)
+}
+
 /// Whether all of `demands` can be promised together: in their slowest places at the same time, or, where one of them
 /// passes its slowest place in less time than its deadlines have slack, with that one on its way and all others in
 /// their slowest.

@@ -32,10 +32,13 @@ pub fn plan(ground: Ground<'_>, question: &PlanRequest) -> Plan {
     let site = Site { profile, existing, layout, free, wish: &wish };
     let largest = site.largest();
     let staged = admission::check_staging(profile, question.rate, question.flush_interval, question.block);
-    let found = match (question.capacity, staged) {
-        (_, Err(error)) => Err(error.message),
-        (Some(_), _) => site.place().map_err(|error| error.message),
-        (None, _) => largest.clone().ok_or_else(|| site.place().err().map_or_else(String::new, |error| error.message)),
+    let found = match question.capacity {
+        Some(_) => site.place().map_err(|error| error.message),
+        None => largest.clone().ok_or_else(|| site.place().err().map_or_else(String::new, |error| error.message)),
+    };
+    let found = match (found, staged) {
+        (Ok(_), Err(error)) => Err(error.message),
+        (found, _) => found,
     };
     let highest = site.best_rate().min(admission::most_staged(profile, question.flush_interval, question.block));
     let staging = admission::staging(profile, question.rate, question.flush_interval, question.block);

@@ -319,7 +319,15 @@ impl Target {
         let since = (rewritten > 0).then(|| {
             format!("a checkpoint was not there when it was read back, and was written again: {rewritten} times since opening; check the device")
         });
-        self.complaints.iter().cloned().chain(since).collect()
+        let profile = self.core.profile();
+        let too_much = (!admission::keeps(&profile, &self.core.demands(None))).then(|| {
+            let promised = Rate(self.core.demands(None).iter().map(|demand| demand.rate.0).sum());
+            format!(
+                "its rings are promised {promised}, which is more than it can keep as it was measured last: blocks may be late; measure it \
+                 again while nothing else uses it, or delete a ring, or make it anew with a lower rate"
+            )
+        });
+        self.complaints.iter().cloned().chain(since).chain(too_much).collect()
     }
 
     /// The scheduler, for its counters and for measuring.

@@ -1,7 +1,7 @@
 //! Copies as objects of targets, however these are reached.
 
 use super::age::is_ahead;
-use super::{Beside, Doing, Known, Looking, Site, VOLUME};
+use super::{Beside, Doing, Known, Site, VOLUME};
 use forebay_env::Spawner;
 use forebay_model::object::{Durability, Placement, Quota};
 use forebay_model::{Error, Kind, ObjectId, Result, TargetId};
@@ -90,11 +90,15 @@ impl<W: Ways> Beside for OnTargets<W> {
         Box::pin(async move { this.append_to(&site, object, bytes).await })
     }
 
-    fn is_ahead(&self, site: Site, known: Known) -> Looking {
+    fn look(&self, site: Site, known: Known) {
         let this = self.clone();
-        Box::pin(async move {
-            is_ahead(async |ask| this.ways.ask(&site, ask, Arc::default()).await, site.target, known).await
-        })
+        // What cannot be looked at now is looked at before anything is removed there.
+        self.ways.spawner().detach(async move {
+            let asking = async |ask| this.ways.ask(&site, ask, Arc::default()).await;
+            if is_ahead(asking, site.target, known).await == Ok(true) {
+                this.ahead.set(Some(site.target));
+            }
+        });
     }
 
     fn remove_before(&self, site: Site, object: u64, known: Known) {

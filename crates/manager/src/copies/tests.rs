@@ -1,5 +1,5 @@
 use super::age::is_ahead;
-use super::{Beside, Chain, Copies, Doing, Known, Looking, Site, Sizes, VOLUME, is_copied, number};
+use super::{Beside, Chain, Copies, Doing, Known, Site, Sizes, VOLUME, is_copied, number};
 use crate::engine::{Engine, Pair, Transaction, Write};
 use crate::keys;
 use crate::manager::{Manager, Now, Settings};
@@ -174,9 +174,10 @@ impl Beside for OnShelf {
         })
     }
 
-    fn is_ahead(&self, Site { target, .. }: Site, known: Known) -> Looking {
-        let shelf = self.0.clone();
-        Box::pin(async move { is_ahead(async |ask| shelf.ask(target, ask), target, known).await })
+    fn look(&self, Site { target, .. }: Site, known: Known) {
+        if done(is_ahead(async |ask| self.0.ask(target, ask), target, known)) == Ok(true) {
+            self.0.ahead.set(Some(target));
+        }
     }
 
     fn remove_before(&self, Site { target, .. }: Site, object: u64, known: Known) {

@@ -11,7 +11,11 @@ use forebay_sim::disk::Fault;
 use forebay_sim::reader::Event;
 use forebay_sim::seeds;
 use forebay_sim::stage::NAME;
+use forebay_sim::stage::Stage;
 use forebay_target::Target;
+use forebay_target::catalog::RingRecord;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[test]
@@ -129,6 +133,7 @@ async fn live(env: Env) {
 
 #[test]
 fn what_is_rebuilt_is_what_opening_would_have_found_whatever_happened_before() {
+    let beyond = Cell::new(0);
     seeds::each(30, |seed| {
         let stage = two_rings(seed);
         let random = stage.world.random();
@@ -153,7 +158,19 @@ fn what_is_rebuilt_is_what_opening_would_have_found_whatever_happened_before() {
         let opened = scene.begin(seed);
         let before = read_all(&opened);
         let stage = scene.begin(seed);
+        let paths = |stage: &Stage| -> BTreeMap<String, (u64, u64)> {
+            let (_, catalog, _) = stage.world.run(Target::inspect(stage.env())).unwrap();
+            let path = |ring: &RingRecord| (ring.spec.name.clone(), (ring.path_segment, ring.segments()));
+            catalog.rings.values().map(path).collect()
+        };
+        let opened = paths(&stage);
         let after = wiped_and_rebuilt(&stage);
+        // Where more than half of a ring was on its way when the power went, nothing tells what of that was durable (docs/format/damage.md).
+        let is_beyond = |(name, (path, segments)): (&String, &(u64, u64))| paths(&stage)[name].0 > path + segments / 2;
+        if opened.iter().any(is_beyond) {
+            beyond.set(beyond.get() + 1);
+            return;
+        }
         for ring in BOTH {
             let (was, is) = (elements(&before[ring]), elements(of(&after, ring)));
             let missing: Vec<&u64> = was.iter().filter(|(n, e)| is.get(n) != Some(e)).map(|(n, _)| n).collect();
@@ -165,4 +182,5 @@ fn what_is_rebuilt_is_what_opening_would_have_found_whatever_happened_before() {
         }
         goes_on(&stage, &after);
     });
+    assert!(beyond.get() <= 3, "{} of 30", beyond.get());
 }

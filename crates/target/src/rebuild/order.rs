@@ -161,16 +161,11 @@ fn places(all: &BTreeMap<Stamped, Seen<'_>>, sightings: &Sightings) -> BTreeMap<
             *claim = (claim.0 + 1, claim.1.max(sighting.epoch()));
         }
     }
-    // One group for a place: another has a block or two that went astray.
+    // One group for a place: another has a block that went astray, or was at the place before the ring was made smaller and larger.
     let mut owners: BTreeMap<u32, (u64, u64, u32, Stamped)> = BTreeMap::new();
     for ((stamped, place), groups) in claims {
-        let Seen { id, description, .. } = &all[&stamped];
-        // What came here may have been here before: there as much lies where it was then.
-        let came = description.is_some_and(|it| it.since > 0);
-        let weight = |(_, (count, epoch)): &(u32, (usize, u64))| match came {
-            true => (usize::from(*count > 1), *epoch, *count),
-            false => (*count, *epoch, 0),
-        };
+        let id = &all[&stamped].id;
+        let weight = |(_, (count, epoch)): &(u32, (usize, u64))| (*count > 1, *epoch, *count);
         let Some((group, (_, epoch))) = groups.into_iter().max_by_key(weight) else { continue };
         // One place for a group: the last that wrote. Rings and places get rising numbers.
         let owner = owners.entry(group).or_default();

@@ -101,9 +101,6 @@ impl Target {
         if self.core.catalog.borrow().heaps.values().any(|heap| heap.name == spec.name) {
             return Err(Error::exists(format!("there is a heap {} already; choose another name", spec.name)));
         }
-        if spec.guarantee > Rate(0) {
-            admission::check_staging(&profile, spec.guarantee, spec.flush_interval, spec.block)?;
-        }
         let (others, free) = (self.core.demands(None), self.free_runs());
         let at = |pins| {
             admission::place(&profile, &others, &layout, &free, &wish(&layout, &spec, spec.capacity, pins, None))
@@ -123,6 +120,8 @@ impl Target {
         record.slots = vec![None; groups.len() * record.segments_per_group(&layout) as usize];
         if record.spec.guarantee > Rate(0) {
             admission::admit(&profile, &others, &self.core.demand(&record))?;
+            let RingSpec { guarantee, flush_interval, block, .. } = record.spec;
+            admission::check_staging(&profile, guarantee, flush_interval, block)?;
         }
         Ok(record)
     }

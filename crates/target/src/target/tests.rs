@@ -4,7 +4,7 @@ use crate::object::rows::Quota;
 use crate::{Ring, Target};
 
 use forebay_model::ring::{Beginning, PinPolicy, RingSpec, RingState};
-use forebay_model::{Bytes, Kind, ObjectId, Rate, Timestamp};
+use forebay_model::{Bytes, Kind, ObjectId, Profile, Rate, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -49,6 +49,17 @@ fn a_ring_is_as_it_was_asked_for_and_is_there_after_opening_again() {
     assert_eq!(ring.status().spec, made);
     assert_eq!(ring.status().next_sequence, 100);
     assert!(target.complaints().is_empty(), "{:?}", target.complaints());
+}
+
+#[test]
+fn a_profile_by_which_promises_cannot_be_kept_is_taken_and_that_is_said() {
+    let (fake, target) = device();
+    fake.create(&target, RingSpec { guarantee: Rate(1000), ..small("/a", Bytes::mib(4)) }).unwrap();
+    assert!(target.complaints().is_empty(), "{:?}", target.complaints());
+    let slow = Profile { full_seek: Duration::from_secs(2), ..target.profile() };
+    fake.run(target.set_profile(slow)).unwrap();
+    let [said] = &target.complaints()[..] else { panic!("{:?}", target.complaints()) };
+    assert!(said.contains("promised 1.0 kB/s"), "{said}");
 }
 
 #[test]

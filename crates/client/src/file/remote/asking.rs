@@ -226,6 +226,10 @@ impl Shared {
         let is_waited_for = silent == Silent::WaitedFor
             || changes
             || matches!(asked, Ask::Read { id: ObjectId::ROOT, .. } | Ask::Flush { .. });
+        if matches!(asked, Ask::Read { .. }) && self.is_silent(component) {
+            // The others are read at once, and not when this one has had its time.
+            return Err(is_silent(component));
+        }
         let asking = self.ask_by(component, changes, made);
         let answered = match is_waited_for {
             true => asking.await,
