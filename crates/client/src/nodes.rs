@@ -63,6 +63,9 @@ pub struct Nodes {
     is_patient: bool,
 }
 
+/// What requests are counted with: an address, what they wait for, and a target if it is about those to one.
+type Counted = (String, Waits, Option<TargetId>);
+
 struct Shared {
     env: NetworkEnv,
     credit: Credit,
@@ -74,10 +77,8 @@ struct Shared {
     before: RefCell<BTreeMap<String, [u8; 16]>>,
     /// Those that are silent, or were when the last connection to them ended: until when that counts.
     silent: RefCell<BTreeMap<String, Moment>>,
-    /// Requests under way to each, by what they wait for.
-    pending: RefCell<BTreeMap<(String, Waits), Allowance>>,
-    /// Those to one target, also if nobody waits for the answer any more.
-    of_targets: RefCell<BTreeMap<(String, Waits, TargetId), Allowance>>,
+    /// Requests under way to each, by what they wait for: all, and those to one target, also if nobody waits for the answer any more.
+    pending: RefCell<BTreeMap<Counted, Allowance>>,
     repeated: Cell<u64>,
 }
 
@@ -146,21 +147,16 @@ impl Shared {
     async fn room(&self, address: &str, request: &Request, target: Option<TargetId>) -> (Option<Allowed>, Allowed) {
         let waits = request.waits();
         let most = if waits == Waits::End { MOST_ENDS } else { MOST_PENDING };
-        let of_target = target.map(|target| {
-            let mut all = self.of_targets.borrow_mut();
-            let key = (address.to_string(), waits, target);
-            all.entry(key).or_insert_with(|| Allowance::new(most / PARTS)).clone()
-        });
+        let of = |target, most| {
+            let mut all = self.pending.borrow_mut();
+            all.entry((address.to_string(), waits, target)).or_insert_with(|| Allowance::new(most)).clone()
+        };
         // Who waits for others to its own target has nothing yet of what is for all.
-        let of_target = match of_target {
-            Some(of_target) => Some(of_target.take(1).await),
+        let of_target = match target {
+            Some(_) => Some(of(target, most / PARTS).take(1).await),
             None => None,
         };
-        let all = {
-            let mut all = self.pending.borrow_mut();
-            all.entry((address.to_string(), waits)).or_insert_with(|| Allowance::new(most)).clone()
-        };
-        (of_target, all.take(1).await)
+        (of_target, of(None, most).take(1).await)
     }
 
     /// A connection to the node at `address`, which has said hello. `before` is what it called the one that this one replaces.
@@ -215,7 +211,6 @@ impl Nodes {
             before: RefCell::default(),
             silent: RefCell::default(),
             pending: RefCell::default(),
-            of_targets: RefCell::default(),
             repeated: Cell::default(),
         };
         Nodes { shared: Rc::new(shared), is_patient: false }

@@ -9,6 +9,8 @@ use forebay_wire::control::cluster::{Report, Reported};
 use forebay_wire::control::{Call, Question, Reply};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 /// The key of user 7.
 pub(crate) const KEY: u64 = 70;
@@ -112,6 +114,13 @@ pub(crate) fn now<T: Send + 'static>(answer: Result<T>) -> HandlerFuture<T> {
 /// An answer that never comes.
 pub(crate) fn never() -> HandlerFuture<Reply> {
     Box::pin(std::future::pending())
+}
+
+/// What the test answers, which is given the means to; done when it drops that.
+pub(crate) fn when_told(test: &UnboundedSender<oneshot::Sender<Result<Reply>>>) -> HandlerFuture<Reply> {
+    let (answer, answered) = oneshot::channel();
+    test.send(answer).expect("the test goes on");
+    Box::pin(async move { answered.await.unwrap_or(Ok(Reply::Done)) })
 }
 
 /// A server at `address` that answers so.

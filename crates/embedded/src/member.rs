@@ -8,7 +8,7 @@ use crate::settings::{self, Settings};
 use crate::{Options, Within};
 use forebay_client::again::again;
 use forebay_client::peer::{AnswerLink, HeapLink, ObjectLink, Peer, WriterLink};
-use forebay_client::{Cluster, Remote};
+use forebay_client::{Cluster, Patience, Remote};
 use forebay_env::Network;
 use forebay_env::real::file::{self, Lock};
 use forebay_env::real::{self, OpenMode, Opened, UnixNetwork, clock, random};
@@ -21,8 +21,6 @@ use std::time::Duration;
 
 /// The first and the longest pause before another look at who owns the targets.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// How long [`own_within`] waits for what a killed owner had asked of its devices: as long as a guest does by itself.
-const LAST_IO: Duration = Duration::from_secs(30);
 
 /// This process in the directory.
 pub(crate) struct Member {
@@ -135,7 +133,8 @@ pub fn own(dir: &Path) -> Result<Owned> {
 
 /// The same, taking no more on than that.
 pub fn own_within(dir: &Path, within: Within) -> Result<Owned> {
-    let give_up = clock::now() + LAST_IO;
+    // What a killed owner had asked of its devices may go on as long as a guest waits by itself.
+    let give_up = clock::now() + Patience::default().limit;
     own_while(dir, within, &mut |_| clock::now() < give_up)
 }
 

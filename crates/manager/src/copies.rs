@@ -148,7 +148,7 @@ pub struct Copies {
     more: Pause,
     /// Targets on which older copies may be.
     littered: Vec<TargetId>,
-    /// Targets that were looked at, or are, for copies that are newer than the engine.
+    /// Targets on which a look for copies that are newer than the engine was begun, since they failed last if they did.
     looked_at: BTreeSet<TargetId>,
     /// The object that is written, and how many were begun since the manager was opened; when that was.
     object: u64,
@@ -321,7 +321,7 @@ impl Copies {
         }
         self.begun += 1;
         self.object = number(term, self.opened, self.begun);
-        let (base, after) = manager.copying.begin(self.object, (term, manager.written.batch), &self.targets());
+        let (base, after) = manager.copying.begin(self.object, manager.written.batch, &self.targets());
         (self.from, self.pieces, self.length) = (Some(Vec::new()), 0, 0);
         let begun = self.clock.wall();
         let beginning = Record::Begin { cluster: manager.cluster(), term, base, after, begun };
@@ -441,9 +441,6 @@ impl Copies {
 
     /// Appends to the object on all targets; false if one failed, which is none of them any more.
     async fn append(&mut self, manager: &mut Manager, record: &Record) -> Result<bool> {
-        if self.on.is_empty() {
-            return Ok(false);
-        }
         let bytes = Arc::new(record.to_bytes()?);
         self.length += bytes.len() as u64;
         let sites: Vec<Site> = self.on.iter().map(|one| self.site(manager, one.target)).collect();
@@ -453,12 +450,6 @@ impl Copies {
             (manager.written.object, manager.written.at) = (self.object, self.length);
             return Ok(true);
         }
-        self.give_up(answers);
-        Ok(false)
-    }
-
-    /// Some of the targets did not do what they were asked, in their order: those have no copy any more.
-    fn give_up(&mut self, answers: Vec<bool>) {
         let now = self.clock.now();
         self.answered.clear();
         for (Candidate { target, is_heard, .. }, is_done) in self.on.iter().zip(answers) {
@@ -479,6 +470,7 @@ impl Copies {
         }
         // Another object goes on without it, and on another one that is there.
         self.on.clear();
+        Ok(false)
     }
 
     /// Whether something was done in time.

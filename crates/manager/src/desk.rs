@@ -140,7 +140,7 @@ pub async fn serve(
             let now = Now { wall: clock.wall(), moment: clock.now() };
             match errand {
                 Errand::Change(asked, answer) => changes.push((asked, answer)),
-                // Nobody waits for it any more: what is left to be answered comes sooner.
+                // Nobody waits for it any more, which is seen of who is in this process: what came over the network is done to its end.
                 Errand::Ask(_, _, answer) if !answer.is_open() => {}
                 Errand::Report(_, _, answer) if !answer.is_open() => {}
                 Errand::Ask(by, question, answer) => {

@@ -108,7 +108,7 @@ pub struct Manager {
     /// How far copies go that are no newer than what was opened, and how far this opening can have written them.
     pub(crate) known: Known,
     pub(crate) written: Written,
-    /// Whether it has begun an object: before that it is not known yet whether a newer engine was used, and nothing is said of this opening.
+    /// Whether it has begun an object: before that none of this opening is anywhere, and nothing is said of it.
     has_written: bool,
     /// What is told to tell capabilities from one another: the term above, a count below.
     pub(crate) serial: u64,

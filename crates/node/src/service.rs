@@ -212,18 +212,24 @@ struct Service {
     measuring: Cell<bool>,
 }
 
+impl Service {
+    fn new(env: Env, target: Rc<Target>) -> Rc<Service> {
+        Rc::new(Service {
+            env,
+            target,
+            sessions: Sessions::default(),
+            queries: Queries::default(),
+            links: Links::default(),
+            heaps: Heaps::default(),
+            fences: Fences::default(),
+            measuring: Cell::new(false),
+        })
+    }
+}
+
 /// Carries out orders until it is told to stop, or nobody can give one any more.
 pub async fn serve(env: Env, target: Rc<Target>, mut orders: Receiver<Order>) {
-    let service = Rc::new(Service {
-        env,
-        target,
-        sessions: Sessions::default(),
-        queries: Queries::default(),
-        links: Links::default(),
-        heaps: Heaps::default(),
-        fences: Fences::default(),
-        measuring: Cell::new(false),
-    });
+    let service = Service::new(env, target);
     while let Some(order) = orders.receive().await {
         match order {
             Order::Ask { request, fenced, answer } => {

@@ -293,7 +293,7 @@ async fn open_first(
 }
 
 /// Whether metadata are no older than their copies on targets of this process: of what was made since nobody would know, and its numbers
-/// would be given once more. What cannot be looked at keeps nobody from them; copies elsewhere are looked at before they are written.
+/// would be given once more. What cannot be looked at keeps nobody from them; copies elsewhere are looked at while they are written, and before any is removed there.
 async fn check_age(engine: &Redb, path: &Path, hosts: &OnHosts, clock: &dyn Clock) -> Result<()> {
     let Some(target) = newer_copy(hosts, engine, clock, LOOK).await? else { return Ok(()) };
     let dir = path.parent().unwrap_or(path).display();

@@ -32,9 +32,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Blocks of staging of a ring at least.
-const STAGING_LEAST: u64 = 8;
-
 /// What all rings of a target share.
 pub(crate) struct Core {
     pub(crate) disk: Scheduler,
@@ -312,16 +309,16 @@ impl Target {
         Ok(target)
     }
 
-    /// What was found damaged at opening and is repaired now, in sentences, and what the device did not keep of what was
-    /// written since.
+    /// What was found damaged at opening and is repaired now, in sentences, what the device did not keep of what was
+    /// written since, and promises that it cannot keep as it was measured last.
     pub fn complaints(&self) -> Vec<String> {
         let rewritten = self.core.disk.counters().rewritten;
         let since = (rewritten > 0).then(|| {
             format!("a checkpoint was not there when it was read back, and was written again: {rewritten} times since opening; check the device")
         });
-        let profile = self.core.profile();
-        let too_much = (!admission::keeps(&profile, &self.core.demands(None))).then(|| {
-            let promised = Rate(self.core.demands(None).iter().map(|demand| demand.rate.0).sum());
+        let demands = self.core.demands(None);
+        let too_much = (!admission::keeps(&self.core.profile(), &demands)).then(|| {
+            let promised = Rate(demands.iter().map(|demand| demand.rate.0).sum());
             format!(
                 "its rings are promised {promised}, which is more than it can keep as it was measured last: blocks may be late; measure it \
                  again while nothing else uses it, or delete a ring, or make it anew with a lower rate"
@@ -370,7 +367,7 @@ impl Target {
         let keys = spec.key_set()?;
         let profile = self.core.profile();
         let staging = admission::staging(&profile, spec.guarantee, spec.flush_interval, spec.block);
-        let count = (staging.min(admission::MOST_STAGING).0 / spec.block.0).max(STAGING_LEAST) as usize;
+        let count = (staging.min(admission::MOST_STAGING).0 / spec.block.0) as usize;
         let ring = Ring::new(self.core.clone(), id, Slab::new(spec.block, count)?, keys);
         self.rings.borrow_mut().insert(id, ring.clone());
         self.expect(id);

@@ -114,7 +114,8 @@ struct Shared {
     /// Nobody is answered any more by what was given up, or lay elsewhere, before this version; and who asks whether that is so.
     certain: Cell<u64>,
     asking: Allowance,
-    /// This client has shown this version to each component: nobody changes anything any more who shows less.
+    /// This client has shown this version to each component: nobody changes anything any more who shows less; and who
+    /// has it raised.
     shown: Cell<u64>,
     fencing: Allowance,
     /// Nothing was asked with the grant yet.

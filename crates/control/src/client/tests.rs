@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use super::*;
-use crate::fake::{Asked, KEY, Keys, SECRET, Who, large_reply, never, now, question, serve, serve_at};
+use crate::fake::{Asked, KEY, Keys, SECRET, Who, large_reply, never, now, question, serve, serve_at, when_told};
 use crate::{ControlServer, Limits, MOST_MESSAGE, ServerOptions, ServerTls};
 use forebay_env::real::run_network;
 use forebay_model::{Error, Kind, Timestamp};
@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::oneshot;
 
 /// On the loop of a process that talks to other machines, as clients and nodes have it.
 fn inside<F: Future<Output: 'static> + 'static>(test: F) -> F::Output {
@@ -181,11 +180,7 @@ fn what_the_manager_could_not_try_is_asked_again() {
 fn a_server_without_room_is_asked_again_until_there_is_some() {
     let (began, mut begun) = unbounded_channel();
     let options = ServerOptions { limits: Limits { requests: 1, ..Limits::default() }, ..ServerOptions::default() };
-    let server = serve_at("127.0.0.1:0", &Keys::new(), options, move |_, _| {
-        let (answer, answered) = oneshot::channel();
-        began.send(answer).expect("the test goes on");
-        Box::pin(async move { answered.await.unwrap_or(Ok(Reply::Done)) })
-    });
+    let server = serve_at("127.0.0.1:0", &Keys::new(), options, move |_, _| when_told(&began));
     inside(async move {
         let client = connected(&server).await;
         let mut one = Box::pin(client.ask(question()));

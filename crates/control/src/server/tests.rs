@@ -1,6 +1,6 @@
 use super::*;
 use crate::convert::Message as _;
-use crate::fake::{Answers, Asked, Fake, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at};
+use crate::fake::{Answers, Asked, Fake, KEY, Keys, SECRET, Who, never, now, question, serve, serve_at, when_told};
 use crate::handler::HandlerFuture;
 use crate::proto::access_client::AccessClient;
 use crate::proto::control_client::ControlClient;
@@ -192,11 +192,8 @@ fn what_is_larger_than_a_message_may_be_is_refused() {
 #[test]
 fn so_many_requests_are_under_way_and_one_more_is_told_so() {
     let (began, mut begun) = unbounded_channel();
-    let server = serve_at("127.0.0.1:0", &Keys::new(), limited(|limits| limits.requests = 2), move |_, _| {
-        let (answer, answered) = oneshot::channel();
-        began.send(answer).expect("the test goes on");
-        Box::pin(async move { answered.await.unwrap_or(Ok(Reply::Done)) })
-    });
+    let server =
+        serve_at("127.0.0.1:0", &Keys::new(), limited(|limits| limits.requests = 2), move |_, _| when_told(&began));
     inside(async {
         let channel = connection(server.address()).await;
         let token = session(&channel).await;
@@ -451,41 +448,11 @@ fn an_answer_has_its_time() {
     });
 }
 
-/// Answers nobody who says hello.
-struct Silent;
-
-impl Handler for Silent {
-    type Principal = ();
-
-    fn user(&self, _: &()) -> u32 {
-        0
-    }
-
-    fn challenge(&self) -> HandlerFuture<Challenge> {
-        Box::pin(std::future::pending())
-    }
-
-    fn authenticate(&self, _: Hello, _: Challenge, _: Proven) -> HandlerFuture<()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn call(&self, _: Arc<()>, _: Call) -> HandlerFuture<Reply> {
-        never()
-    }
-
-    fn ask(&self, _: Arc<()>, _: Question) -> HandlerFuture<Reply> {
-        never()
-    }
-
-    fn report(&self, _: Arc<()>, _: Report) -> HandlerFuture<Reported> {
-        Box::pin(std::future::pending())
-    }
-}
-
 #[test]
 fn a_greeting_has_a_time_of_its_own() {
     let options = limited(|limits| (limits.greeting, limits.answer) = (Duration::from_millis(1), PATIENCE));
-    let server = ControlServer::start("127.0.0.1:0", Silent, options).expect("it listens");
+    let (began, _begun) = unbounded_channel();
+    let server = ControlServer::start("127.0.0.1:0", Greeted(began), options).expect("it listens");
     inside(async {
         let mut access = AccessClient::new(connection(server.address()).await);
         let late = access.greet(hello(KEY).to_proto()).await.map_err(|status| from_status(&status));
@@ -657,10 +624,9 @@ fn one_user_does_not_take_all_the_room_of_requests_nor_of_reports() {
     let answers: Box<Answers> = Box::new({
         let began = began.clone();
         move |_, _| {
-            let (answer, answered) = oneshot::channel();
-            give.send(answer).expect("the test goes on");
+            let answer = when_told(&give);
             began.send(()).expect("the test goes on");
-            Box::pin(async move { answered.await.unwrap_or(Ok(Reply::Done)) })
+            answer
         }
     });
     let handler = WithoutReports(Fake { keys, answers }, began);

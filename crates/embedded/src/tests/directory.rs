@@ -291,7 +291,7 @@ fn a_copy_of_a_target_is_refused_in_the_same_cluster_and_beside_the_one_that_is_
 }
 
 #[test]
-fn a_target_of_another_cluster_is_told_and_left_as_it_is() {
+fn outcome_43_a_target_of_another_cluster_is_told_and_left_as_it_is() {
     let (dir, copy) = copied();
     let other = fresh();
     let ids = [dir.path(), other.path()].map(|dir| Settings::read(dir).expect("settings").ids[0].to_string());

@@ -1,7 +1,7 @@
 //! `put`, `get`, `ls`, `stat`, `rm`, `mkdir` and `mv` of a cluster on the network: its files by their names.
 
 use super::put::{PutArgs, progress};
-use super::several::removed_before;
+use super::several::{removed_before, with};
 use crate::args::{self, StripingArgs};
 use crate::context::Context;
 use crate::show::live::Live;
@@ -199,7 +199,7 @@ pub(super) fn give_name<T>(
     });
     // Half of it helps nobody.
     named.map_err(|error| match if_there(files.remove(draft)) {
-        Ok(_) if was_stopped => Error { message: format!("{}; nothing of it stays", error.message), ..error },
+        Ok(_) if was_stopped => with(error, "nothing of it stays"),
         Ok(_) => error,
         Err(second) => {
             say(&format!(

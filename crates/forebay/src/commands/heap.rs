@@ -4,6 +4,7 @@ mod get;
 mod put;
 mod records;
 
+use super::several::with;
 use crate::args::span;
 use crate::context::Context;
 use crate::show::{heaps, human, json, say};
@@ -168,7 +169,7 @@ fn free(context: &mut Context, args: &FreeArgs) -> Result<()> {
         let all = freeing.all(&mut heap, &mut ids, &stop);
         all.inspect_err(|_| abort(&mut heap)).map_err(|error| match freeing.left(&args.name) {
             None => error,
-            Some(left) => Error { message: format!("{}; {left}", error.message), ..error },
+            Some(left) => with(error, &left),
         })?;
         let Freeing { committed, commit, .. } = freeing;
         if context.json {

@@ -26,7 +26,8 @@ pub(super) fn removed_before(error: Error, removed: u64, what: &str) -> Error {
     }
 }
 
-fn with(error: Error, more: &str) -> Error {
+/// An error that says something more.
+pub(super) fn with(error: Error, more: &str) -> Error {
     Error { message: format!("{}; {more}", error.message), ..error }
 }
 

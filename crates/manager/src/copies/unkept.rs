@@ -113,7 +113,7 @@ impl Copying {
 
     /// An object of copies begins on these targets: with which one the chain did, and the batch up to which those before it have
     /// everything; `last` is the last batch of this opening.
-    pub(super) fn begin(&mut self, object: u64, (term, last): (u64, u64), on: &[TargetId]) -> (u64, u64) {
+    pub(super) fn begin(&mut self, object: u64, last: u64, on: &[TargetId]) -> (u64, u64) {
         if let Copying::On(Unkept { base, kept, having, is_having_named, is_whole, .. }) = self {
             if *base == 0 {
                 *base = object;
@@ -124,11 +124,10 @@ impl Copying {
             }
             return (*base, *kept);
         }
-        let first = first_batch(term).max(last);
         *self = Copying::On(Unkept {
             base: object,
-            kept: first,
-            batch: first,
+            kept: last,
+            batch: last,
             writes: Writes::new(),
             bytes: 0,
             having: on.to_vec(),
@@ -136,7 +135,7 @@ impl Copying {
             is_whole: false,
             is_waiting: false,
         });
-        (object, first)
+        (object, last)
     }
 
     /// On these is all that there is.

@@ -7,9 +7,9 @@ use forebay_wire::control::access::IssueKey;
 use forebay_wire::control::names::{FileId, MakeDirectory, Place, RemoveFile, SetAttributes};
 use std::time::Duration;
 
-/// Outcome 42: the same answer as the first time, whatever happened since.
+/// The same answer as the first time, whatever happened since.
 #[test]
-fn what_is_asked_again_is_answered_again_and_not_done_again() {
+fn outcome_42_what_is_asked_again_is_answered_again_and_not_done_again() {
     let mut stage = Stage::new();
     stage.sequence = 100;
     let first = stage.change_as(&root(), 50, create("a", 0o644)).unwrap();
@@ -28,9 +28,9 @@ fn what_is_asked_again_is_answered_again_and_not_done_again() {
     assert_ne!(second.file, entry(first).file);
 }
 
-/// Outcome 42: other content under the same number.
+/// Other content under the same number.
 #[test]
-fn another_change_under_a_number_that_was_used_is_refused_and_says_so() {
+fn outcome_42_another_change_under_a_number_that_was_used_is_refused_and_says_so() {
     let mut stage = Stage::new();
     let first = stage.change_as(&root(), 50, create("a", 0o644)).unwrap();
     stage.restart();

@@ -111,9 +111,18 @@ impl Rig {
     }
 
     async fn link(&self, credit: Credit) -> Link {
+        self.open(([9; 16], None), credit).await
+    }
+
+    /// A connection that replaces this one.
+    async fn link_after(&self, before: &Link) -> Link {
+        self.open(([8; 16], Some(before.hello().nonce)), Credit::new(1 << 20)).await
+    }
+
+    async fn open(&self, replaces: ([u8; 16], Option<[u8; 16]>), credit: Credit) -> Link {
         let Duplex { read, write, .. } = self.env.fabric.connect(&self.address).await.expect("a connection");
-        let (link, running) =
-            Link::open(read, write, ([9; 16], None), (credit, Memory::default())).await.expect("a welcome");
+        let opening = Link::open(read, write, replaces, (credit, Memory::default()));
+        let (link, running) = opening.await.expect("a welcome");
         self.env.spawner.detach(async move { drop(running.await) });
         link
     }
@@ -355,11 +364,7 @@ fn nothing_of_a_connection_is_done_once_the_one_that_replaces_it_is_welcome() {
         while rig.node.memory_used().0 == 0 {
             rig.env.clock.sleep(Duration::from_micros(100)).await;
         }
-        let Duplex { read: from, write: to, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-        let opening =
-            Link::open(from, to, ([8; 16], Some(one.hello().nonce)), (Credit::new(1 << 20), Memory::default()));
-        let (two, running) = opening.await.expect("a welcome");
-        rig.env.spawner.detach(async move { drop(running.await) });
+        let two = rig.link_after(&one).await;
         rig.ask(&two, &all, write(0), vec![77; 100_000]).await.expect("it is durable");
         for answer in asked {
             drop(answer.await);

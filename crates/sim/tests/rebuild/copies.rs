@@ -149,7 +149,7 @@ fn wherever_the_power_went_what_was_acknowledged_is_there_without_superblocks() 
 }
 
 #[test]
-fn of_two_targets_after_one_another_the_later_one_counts_and_a_newer_format_is_refused() {
+fn outcome_43_of_two_targets_after_one_another_the_later_one_counts_and_a_newer_format_is_refused() {
     let stage = Stage::new(33, presets::ssd().scaled(2000), |_| ());
     // Long enough for its superblocks to lie beyond the checkpoints of the next.
     stage.world.run(async {

@@ -259,14 +259,14 @@ fn every_cut(start: &Scene, steps: &[Step], subsets: usize, by_chance: u64) -> u
 }
 
 #[test]
-fn the_power_may_go_at_any_write_of_any_one_step_with_any_of_the_unflushed_kept() {
+fn outcome_22_the_power_may_go_at_any_write_of_any_one_step_with_any_of_the_unflushed_kept() {
     let start = start();
     let states: u64 = STEPS.iter().map(|step| every_cut(&start, &[*step], 3, 3)).sum();
     assert!(states > 500, "only {states} states");
 }
 
 #[test]
-fn the_power_may_go_at_any_write_of_any_two_steps() {
+fn outcome_22_the_power_may_go_at_any_write_of_any_two_steps() {
     let start = start();
     // Each seed is a pair of steps; all 81 with FOREBAY_SEEDS_FACTOR=3.
     seeds::each(27, |seed| {
@@ -278,7 +278,7 @@ fn the_power_may_go_at_any_write_of_any_two_steps() {
 }
 
 #[test]
-fn the_power_may_go_at_any_write_of_three_steps() {
+fn outcome_22_the_power_may_go_at_any_write_of_three_steps() {
     let start = start();
     // Each seed is three steps; all 729 with FOREBAY_SEEDS_FACTOR=92.
     seeds::each(8, |seed| {

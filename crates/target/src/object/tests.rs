@@ -398,7 +398,7 @@ fn ten_records(fake: &Fake, target: Rc<Target>) -> Vec<(u64, Bytes, u64, u32)> {
 }
 
 #[test]
-fn a_record_damaged_in_the_middle_of_a_log_is_said_and_not_taken_for_a_torn_tail() {
+fn outcome_24_a_record_damaged_in_the_middle_of_a_log_is_said_and_not_taken_for_a_torn_tail() {
     // In its header, then in its body.
     for at in [0, 20, 41, HEADER as u64 + 3] {
         let (fake, target) = device();
@@ -438,7 +438,7 @@ fn a_record_damaged_in_the_middle_of_a_log_is_said_and_not_taken_for_a_torn_tail
 }
 
 #[test]
-fn a_torn_tail_of_which_nobody_was_told_is_left_out() {
+fn outcome_23_a_torn_tail_of_which_nobody_was_told_is_left_out() {
     for at in [0, 41, HEADER as u64 + 3] {
         let (fake, target) = device();
         let records = ten_records(&fake, target);

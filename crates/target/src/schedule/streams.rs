@@ -80,18 +80,18 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn push(&mut self, id: StreamId, pending: Pending, rotates: bool) {
-        match self.streams.iter_mut().find(|s| s.id == id) {
-            Some(stream) => stream.queue.push_back(pending),
-            None => self.insert(id, None, rotates).queue.push_back(pending),
-        }
+        self.of(id, None, rotates).queue.push_back(pending);
     }
 
     /// What a ring writes that has turns and nothing else.
     pub(super) fn push_of_ring(&mut self, ring: RingId, pending: Pending, rotates: bool) {
-        let found = self.streams.iter_mut().position(|s| s.ring == Some(ring));
-        match found {
-            Some(at) => self.streams[at].queue.push_back(pending),
-            None => self.insert(beyond::stream(ring), Some(ring), rotates).queue.push_back(pending),
+        self.of(beyond::stream(ring), Some(ring), rotates).queue.push_back(pending);
+    }
+
+    fn of(&mut self, id: StreamId, ring: Option<RingId>, rotates: bool) -> &mut Stream {
+        match self.streams.iter().position(|s| s.id == id) {
+            Some(at) => &mut self.streams[at],
+            None => self.insert(id, ring, rotates),
         }
     }
 
@@ -140,8 +140,8 @@ impl Streams {
     /// Whether any wants something, or has a moment to ask for more; but for what rings have beyond what they were promised.
     pub(super) fn is_asked(&self, now: Moment) -> bool {
         let pauses = |s: &Stream| s.begun && now < s.last_end + ANTICIPATION;
-        let is_none = |s: &Stream| s.ring.is_none() && (s.in_flight > 0 || pauses(s));
-        self.streams.iter().any(|s| !s.queue.is_empty() || is_none(s))
+        let goes_on = |s: &Stream| s.ring.is_none() && (s.in_flight > 0 || pauses(s));
+        self.streams.iter().any(|s| !s.queue.is_empty() || goes_on(s))
     }
 
     /// Takes a write of the ring whose turn it is, of which so many bytes count; after [`Turn::Beyond`].

@@ -63,9 +63,9 @@ fn a_connection_that_ends_within_a_frame_says_in_which_part() {
     }
 }
 
-/// Outcome 9: lengths 0, 3, 2^31-1, 2^64-1; a header without a body; one byte short.
+/// Lengths 0, 3, 2^31-1, 2^64-1; a header without a body; one byte short.
 #[test]
-fn lengths_that_lie_are_refused() {
+fn outcome_9_lengths_that_lie_are_refused() {
     assert_eq!(failure(&announcing(3, 0)).kind, Kind::Disconnected);
     assert_eq!(failure(&[&announcing(3, 0)[..], b"abc"].concat()).kind, Kind::Damaged);
     assert_eq!(failure(&announcing(i32::MAX as u32, 0)).kind, Kind::Damaged);
@@ -118,9 +118,9 @@ fn the_largest_frame_passes() {
     assert!(reader.body.capacity() <= 2 * MAX_BODY as usize);
 }
 
-/// Outcome 11: a payload that does not match its checksum is not handed on.
+/// A payload that does not match its checksum is not handed on.
 #[test]
-fn a_wrong_payload_checksum_is_told_apart_from_a_wrong_body_checksum() {
+fn outcome_11_a_wrong_payload_checksum_is_told_apart_from_a_wrong_body_checksum() {
     let good = frame("body", b"payload");
     let mut bytes = good.clone();
     bytes[HEADER + 1] ^= 1;

@@ -100,7 +100,7 @@ fn who_writes_does_not_wait_for_a_component_whose_device_has_become_slow_but_for
 }
 
 #[test]
-fn without_redundancy_exactly_the_damaged_block_is_lost() {
+fn outcome_26_without_redundancy_exactly_the_damaged_block_is_lost() {
     let world = World::new(Striping::new(Raid::Zero, Bytes(UNIT), 3, 1, 1).expect("a layout"), 2);
     let open = Open::new(&world, tight(true));
     let bytes = some(&world.chance, 30 * UNIT);
@@ -227,7 +227,7 @@ fn who_has_not_heard_that_one_was_rebuilt_asks_before_he_takes_another_one_for_l
 }
 
 #[test]
-fn if_a_second_one_dies_while_one_is_rebuilt_exactly_what_was_not_rebuilt_is_lost() {
+fn outcome_36_if_a_second_one_dies_while_one_is_rebuilt_exactly_what_was_not_rebuilt_is_lost() {
     let world = World::new(five_wide(), 5);
     let open = Open::new(&world, tight(true));
     let bytes = some(&world.chance, 40 * UNIT);
@@ -436,7 +436,7 @@ fn a_file_that_others_may_write_is_not_cut() {
 }
 
 #[test]
-fn wherever_a_client_dies_in_a_stripe_and_whatever_is_lost_then_only_what_it_wrote_may_differ() {
+fn outcome_34_wherever_a_client_dies_in_a_stripe_and_whatever_is_lost_then_only_what_it_wrote_may_differ() {
     let layouts = [(Raid::Five, 4, 4), (Raid::One(2), 1, 2), (Raid::One(3), 1, 3)];
     for (raid, width, components) in layouts {
         let mut died = 0;

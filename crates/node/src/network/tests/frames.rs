@@ -18,7 +18,7 @@ async fn said(rig: &Rig, bytes: Vec<u8>) {
 }
 
 #[test]
-fn malformed_oversized_and_truncated_frames_end_that_connection_alone() {
+fn outcome_20_malformed_oversized_and_truncated_frames_end_that_connection_alone() {
     with_node(Bounds { patience: Duration::from_millis(300), ..Bounds::default() }, |rig| async move {
         let (link, all) = rig.made().await;
         let frame = |flags, body: &[u8], payload: usize| {

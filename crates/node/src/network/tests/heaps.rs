@@ -232,11 +232,7 @@ fn units_that_are_being_read_for_a_copy_over_a_connection_that_was_replaced_are_
         };
         let first = asked(&one);
         let Some(Order::Heap { answer, .. }) = orders.receive().await else { panic!("no request") };
-        let Duplex { read: from, write: to, .. } = rig.env.fabric.connect(&rig.address).await.expect("a connection");
-        let replaces = ([8; 16], Some(one.hello().nonce));
-        let opening = Link::open(from, to, replaces, (Credit::new(1 << 20), Memory::default()));
-        let (two, running) = opening.await.expect("a welcome");
-        rig.env.spawner.detach(async move { drop(running.await) });
+        let two = rig.link_after(&one).await;
         let beside = async {
             while let Some(order) = orders.receive().await {
                 assert!(matches!(order, Order::EndLink(_)), "something is done beside the first one");

@@ -135,15 +135,10 @@ fn who_connects_again_while_a_target_hangs_is_welcome_in_time_and_uses_the_other
         let one = hung.link(Credit::new(1 << 20)).await;
         let hangs = asked(&hung, &one, create());
         let taken = soon(&hung, orders.receive()).await.expect("it is asked");
-        let Duplex { read: from, write: to, .. } = hung.env.fabric.connect(&hung.address).await.expect("a connection");
-        let replaces = ([8; 16], Some(one.hello().nonce));
-        let opening = Link::open(from, to, replaces, (Credit::new(1 << 20), Memory::default()));
         // A client gives a hello five seconds.
-        let First::Left(opened) = race(opening, hung.env.clock.sleep(Duration::from_secs(5))).await else {
+        let First::Left(two) = race(hung.link_after(&one), hung.env.clock.sleep(Duration::from_secs(5))).await else {
             panic!("nobody says hello")
         };
-        let (two, running) = opened.expect("a welcome");
-        hung.env.spawner.detach(async move { drop(running.await) });
         answered(&well, &two, create(), vec![]).await.expect("the other target serves");
         // What was asked of the one that hangs may still be done, so nothing may come behind it.
         assert_eq!(kind(answered(&hung, &two, create(), vec![]).await), Kind::Busy);

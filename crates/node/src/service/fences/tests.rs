@@ -86,16 +86,7 @@ fn with_ring<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rc<Service>, Rc
         let target = Target::open(env.clone()).await.expect("it opens");
         let spec = RingSpec { block: Bytes::kib(64), ..RingSpec::new(ring::name_of(OBJECT), Bytes::mib(32)) };
         target.create_ring(spec).await.expect("there is room");
-        let service = Rc::new(Service {
-            env,
-            target,
-            sessions: Default::default(),
-            queries: Default::default(),
-            links: Default::default(),
-            heaps: Default::default(),
-            fences: Default::default(),
-            measuring: Cell::new(false),
-        });
+        let service = Service::new(env, target);
         test(service.clone(), hold).await;
         service.target.close().await.expect("everything is durable");
     })

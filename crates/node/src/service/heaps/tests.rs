@@ -14,16 +14,7 @@ fn with_heap<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rc<Service>) ->
     real::run(real::Options { device }, |env| async move {
         Target::format(env.clone(), Profile::guess(Bytes::mib(256), false)).await.expect("a target");
         let target = Target::open(env.clone()).await.expect("it opens");
-        let service = Rc::new(Service {
-            env,
-            target,
-            sessions: Default::default(),
-            queries: Default::default(),
-            links: Default::default(),
-            heaps: Heaps::default(),
-            fences: Default::default(),
-            measuring: Cell::new(false),
-        });
+        let service = Service::new(env, target);
         create(&service, NAME, HeapSettings::default()).await.expect("a heap");
         test(service.clone()).await;
         end_all(&service).await;
